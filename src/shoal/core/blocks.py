@@ -1,0 +1,199 @@
+"""One block of rows, dense or sparse, behind the same few verbs. The only place that knows both layouts.
+
+Labels follow one rule everywhere: the centre of least squared distance ``(x - c)^2`` in float64, the first of equals.
+Fast float32 scores narrow the choice down; `slack` says how far rounding may have moved them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from ..kernels import choice
+from ..kernels import dense as dense_kernels
+from ..kernels import sparse as sparse_kernels
+from .types import Array
+
+NARROW = 40  # up to this many columns the fused kernel beats a GEMM and a scan
+SCORES_AT_ONCE = 1 << 20  # entries of one score matrix: it should stay in the cache
+
+
+class Centers(NamedTuple):
+    """Centres made ready for scoring."""
+
+    C: Array  # (k, d)
+    Z: Array  # (k, d), or (d, k) for sparse rows: times -2
+    z2: Array  # (k): |c|^2
+    norms2: Array  # (k) float64
+    largest: float  # of |c|
+
+
+class Moves(NamedTuple):
+    """What the rows that changed cluster do to the sums. Adds up by `add_to`."""
+
+    ids: Array  # (t) clusters touched
+    sums: Array  # (t, d) float64, or CSR
+    masses: Array  # (t) float64
+    counts: Array  # (t) int64: rows of positive weight
+    moved: int
+
+    def add_to(self, sums: Array, masses: Array, counts: Array) -> None:
+        if sparse.issparse(self.sums):
+            share = self.sums.tocoo()
+            sums[self.ids[share.row], share.col] += share.data
+        else:
+            sums[self.ids] += self.sums
+        masses[self.ids] += self.masses
+        counts[self.ids] += self.counts
+
+
+def rounding(dtype: np.dtype, columns: int) -> float:
+    """How far a score may be off, as a fraction of (|x| + |c|)^2: a wide margin over random rounding errors."""
+    return float(np.finfo(dtype).eps) * (32 + 16 * columns**0.5)
+
+
+class DenseBlock:
+    """Rows of one block as a C-contiguous float32 or float64 array."""
+
+    def __init__(self, X: Array) -> None:
+        self.X = X
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    @staticmethod
+    def prepare(C: Array) -> Centers:
+        norms2 = np.empty(len(C))
+        dense_kernels.squared_norms(C, norms2)
+        return Centers(C, -2 * C, norms2.astype(C.dtype), norms2, float(np.sqrt(norms2.max())))
+
+    def squared_norms(self) -> Array:
+        out = np.empty(len(self))
+        dense_kernels.squared_norms(self.X, out)
+        return out
+
+    def take(self, rows: Array) -> DenseBlock:
+        return DenseBlock(self.X[rows])
+
+    def nearest(self, centers: Centers) -> Array:
+        """Label of every row."""
+        n, d = self.X.shape
+        labels = np.empty(n, np.int32)
+        best, second = np.empty((2, n), self.X.dtype)
+        if d <= NARROW:
+            dense_kernels.two_best_narrow(self.X, centers.Z, centers.z2, labels, best, second)
+        else:
+            step = max(64, min(1024, SCORES_AT_ONCE // len(centers.C)))
+            S = np.empty((len(centers.C), min(step, n)), self.X.dtype)
+            for a in range(0, n, step):
+                s = slice(a, min(a + step, n))
+                out = S if s.stop - a == S.shape[1] else np.empty((len(S), s.stop - a), S.dtype)
+                np.dot(centers.Z, self.X[s].T, out=out)
+                dense_kernels.two_best_wide(out, centers.z2, labels[s], best[s], second[s])
+        slack = slack_of(self.squared_norms(), centers, self.X.dtype, d)
+        dense_kernels.settle_near_ties(self.X, centers.C, slack, best, second, labels)
+        return labels
+
+    def scores(self, centers: Centers, columns: slice) -> Array:
+        """(rows, centres) of |c|^2 - 2 x.c."""
+        S: Array = self.X @ centers.Z[columns].T
+        S += centers.z2[columns]
+        return S
+
+    def pair_distances(self, rows: Array, ids: Array, centers: Centers) -> Array:
+        """Squared distances of the pairs (row, centre)."""
+        out = np.empty(len(rows))
+        dense_kernels.pair_distances(self.X, rows, ids, centers.C, out)
+        return out
+
+    def moves(self, weights: Array, old: Array, new: Array, k: int, anew: bool) -> Moves:
+        """What the rows whose label changed do to the sums; all rows do, when these are added up anew."""
+        moved = int(np.count_nonzero(old != new))
+        old = np.full_like(old, -1) if anew else old
+        slots = np.empty(k, np.int32)
+        touched = dense_kernels.touched_slots(old, new, slots)
+        sums = np.zeros((touched, self.X.shape[1]))
+        masses = np.zeros(touched)
+        counts = np.zeros(touched, np.int64)
+        dense_kernels.add_moves(self.X, weights, old, new, slots, sums, masses, counts)
+        return Moves(np.flatnonzero(slots >= 0), sums, masses, counts, moved)
+
+
+class SparseBlock:
+    """Rows of one block as a CSR matrix."""
+
+    def __init__(self, X: sparse.csr_array) -> None:
+        self.X = X
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    @staticmethod
+    def prepare(C: Array) -> Centers:
+        norms2 = np.empty(len(C))
+        dense_kernels.squared_norms(C, norms2)
+        return Centers(C, np.ascontiguousarray(-2 * C.T), norms2.astype(C.dtype), norms2, float(np.sqrt(norms2.max())))
+
+    def squared_norms(self) -> Array:
+        out = np.empty(len(self))
+        sparse_kernels.squared_norms(self.X.data, self.X.indptr, out)
+        return out
+
+    def take(self, rows: Array) -> SparseBlock:
+        return SparseBlock(self.X[rows])
+
+    def nearest(self, centers: Centers) -> Array:
+        labels = np.empty(len(self), np.int32)
+        slack = slack_of(self.squared_norms(), centers, self.X.dtype, self.X.shape[1])
+        step = max(64, SCORES_AT_ONCE // len(centers.C))
+        for a in range(0, len(self), step):
+            part = SparseBlock(self.X[a : a + step])
+            S = part.scores(centers, slice(None))
+            where = slice(a, a + len(part))
+            best, second = np.empty((2, len(part)), S.dtype)
+            choice.two_best(S, labels[where], best, second)
+            doubt = np.flatnonzero(~(second - best > 2 * slack[where]))
+            if len(doubt):
+                near = S[doubt] <= (best[doubt] + 2 * slack[where][doubt])[:, None]
+                line, ids = np.nonzero(near)
+                distances = np.full(near.shape, np.inf)
+                distances[line, ids] = part.pair_distances(doubt[line], ids, centers)
+                labels[where][doubt] = distances.argmin(axis=1)
+        return labels
+
+    def scores(self, centers: Centers, columns: slice) -> Array:
+        first, last, _ = columns.indices(len(centers.C))
+        S = np.empty((len(self), last - first), centers.C.dtype)
+        X = self.X
+        sparse_kernels.scores(X.data, X.indices, X.indptr, centers.Z, centers.z2, first, S)
+        return S
+
+    def pair_distances(self, rows: Array, ids: Array, centers: Centers) -> Array:
+        out = np.empty(len(rows))
+        X = self.X
+        sparse_kernels.pair_distances(X.data, X.indices, X.indptr, rows, ids, centers.C, centers.norms2, out)
+        return out
+
+    def moves(self, weights: Array, old: Array, new: Array, k: int, anew: bool) -> Moves:
+        moved = int(np.count_nonzero(old != new))
+        old = np.full_like(old, -1) if anew else old
+        joins = np.flatnonzero(old != new)
+        leaves = joins[old[joins] >= 0]
+        into = np.concatenate([new[joins], old[leaves]])
+        rows = np.concatenate([joins, leaves])
+        sign = np.concatenate([np.ones(len(joins)), -np.ones(len(leaves))])
+        ids, slots = np.unique(into, return_inverse=True)
+        chosen = sparse.csr_array((sign * weights[rows], (slots, rows)), shape=(len(ids), len(self)))
+        masses = np.bincount(slots, sign * weights[rows], len(ids))
+        counts = np.bincount(slots, sign * (weights[rows] > 0), len(ids)).astype(np.int64)
+        return Moves(ids, chosen @ self.X.astype(np.float64), masses, counts, moved)
+
+
+Block = DenseBlock | SparseBlock
+
+
+def slack_of(norms2: Array, centers: Centers, dtype: np.dtype, columns: int) -> Array:
+    """How far each row's scores may be off."""
+    return (rounding(dtype, columns) * (np.sqrt(norms2) + centers.largest) ** 2).astype(dtype)

@@ -1,0 +1,54 @@
+"""The loop that every method runs in: it times, records, tells the watchers and decides when to stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
+
+State = TypeVar("State")
+
+Watcher = Callable[[dict[str, Any]], bool | None]
+
+
+class Limits(NamedTuple):
+    """When to stop, whatever the method says."""
+
+    max_iter: int
+    deadline: float | None = None  # on the clock of `time.perf_counter`
+
+    def spent(self, last_step: float) -> bool:
+        """Is there no time left for another step and, after it, the final labels?"""
+        return self.deadline is not None and time.perf_counter() + 2 * last_step > self.deadline
+
+
+class Outcome(NamedTuple):
+    state: Any
+    history: list[dict[str, Any]]
+    reason: str  # why it stopped: "converged", "max_iter", "time_budget" or "callback"
+
+
+def drive(
+    step: Callable[[State], tuple[State, Any]],
+    state: State,
+    done: Callable[[State, Any], bool],
+    limits: Limits,
+    watchers: Iterable[Watcher] = (),
+) -> Outcome:
+    """Step until `done(state, info)`, a limit or a watcher that returns true. One record a step, from the step's info."""
+    started = time.perf_counter()
+    history: list[dict[str, Any]] = []
+    last = 0.0
+    while len(history) < limits.max_iter:
+        if limits.spent(last):
+            return Outcome(state, history, "time_budget")
+        before = time.perf_counter()
+        state, info = step(state)
+        now = time.perf_counter()
+        last = now - before
+        history.append({"step": len(history) + 1, "seconds": now - started, **info._asdict()})
+        if any([watch(history[-1]) for watch in watchers]):
+            return Outcome(state, history, "callback")
+        if done(state, info):
+            return Outcome(state, history, "converged")
+    return Outcome(state, history, "max_iter")

@@ -1,0 +1,121 @@
+"""The first pass over the rows: are they finite, where do they lie, how wide do they spread. It fixes the frame."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from ..kernels import dense as dense_kernels
+from ..kernels import sparse as sparse_kernels
+from .rows import Frame, Rows
+from .types import Array
+
+
+class Moments(NamedTuple):
+    """Of the rows, weighted, per column."""
+
+    mean: Array
+    variance: Array
+    square: float  # sum of w |x|^2 in the frame
+    frame: Frame
+
+
+class _Share(NamedTuple):
+    sums: Array
+    squares: Array
+    largest: Array
+
+
+def check_finite(start: int, raw: Any) -> None:
+    """Raise for the first row that holds NaN or infinity."""
+    values = raw.data if sparse.issparse(raw) else raw
+    if values.dtype.kind not in "fc" or np.isfinite(values.sum()) or np.isfinite(values).all():
+        return
+    place = np.argwhere(~np.isfinite(values))[0]
+    if sparse.issparse(raw):
+        row, column = int(np.searchsorted(raw.indptr, place[0], "right")) - 1, int(raw.indices[place[0]])
+    else:
+        row, column = int(place[0]), int(place[1])
+    kind = "NaN" if np.isnan(values[tuple(place)]) else "infinity"
+    raise ValueError(
+        f"Input X contains {kind} at row {start + row}, column {column}: drop such rows or fill them in, "
+        "for instance with sklearn.impute.SimpleImputer (it must hold neither NaN nor infinity)."
+    )
+
+
+def _check_direction(start: int, raw: Any) -> None:
+    """Raise for the first row of zeros, which has no direction."""
+    norms = abs(raw).sum(axis=1)
+    if not np.all(norms):
+        row = start + int(np.argmin(norms != 0))
+        raise ValueError(f"Row {row} of X is all zeros and has no direction: drop such rows or use metric='euclidean'.")
+
+
+def _moments_block(start: int, raw: Any, weights: Array, origin: Array, scale: float, unit: bool) -> _Share:
+    with np.errstate(over="ignore"):
+        check_finite(start, raw)
+    if unit:
+        _check_direction(start, raw)
+    d = raw.shape[1]
+    share = _Share(np.zeros(d), np.zeros(d), np.zeros(d))
+    if sparse.issparse(raw):
+        sparse_kernels.column_moments(raw.data, raw.indices, raw.indptr, weights, scale, *share)
+    else:
+        dtype = raw.dtype if raw.dtype in (np.float32, np.float64) else np.float64
+        dense_kernels.column_moments(np.ascontiguousarray(raw, dtype), weights, origin, scale, *share)
+    return share
+
+
+def _sum_moments(rows: Rows, origin: Array, scale: float, unit: bool) -> _Share:
+    total = _Share(*np.zeros((3, rows.d)))
+    for share in rows.raw_shares(_moments_block, origin, scale, unit, per_row=(rows.weights,)):
+        total.sums[:] += share.sums
+        total.squares[:] += share.squares
+        np.maximum(total.largest, share.largest, out=total.largest)
+    return total
+
+
+def measure(rows: Rows, unit: bool) -> Moments:
+    """One pass over the rows (two where their scale is extreme)."""
+    first = rows.source.read(0, 1)
+    check_finite(0, first)
+    origin = np.zeros(rows.d) if rows.is_sparse else np.asarray(first, np.float64)[0]
+    exponent, total = 0, _sum_moments(rows, origin, 1.0, unit)
+    width = float(total.largest.max())
+    if not np.isfinite(width):
+        raise ValueError("X spreads wider than float64 can hold: divide it by a power of ten first.")
+    if width > 0 and not 2.0**-300 < width < 2.0**300:
+        exponent = -int(np.clip(np.frexp(width)[1], -1000, 1000))
+        total = _sum_moments(rows, origin, 2.0**exponent, unit)
+    mass = rows.weights.sum()
+    mean = total.sums / mass
+    variance = np.maximum(total.squares / mass - mean**2, 0)
+    if unit:
+        return Moments(mean, variance, float(mass), Frame(unit=True))
+    return _choose_frame(rows, origin, exponent, total, mean, variance)
+
+
+def _choose_frame(rows: Rows, origin: Array, exponent: int, total: _Share, mean: Array, variance: Array) -> Moments:
+    """Shift where the rows lie more than three spreads from the origin; scale where squares would leave the dtype.
+
+    The shift is rounded to the column's spread, so that x - shift is exact: float32 and float64 see the same rows.
+    """
+    scaled_origin = origin * 2.0**exponent
+    center = scaled_origin + mean
+    shift: Array | None = None
+    if not rows.is_sparse and center @ center > 9 * variance.sum():
+        grid = 2.0 ** np.floor(np.log2(np.where(variance > 0, np.sqrt(variance), 1.0)))
+        shift = np.where(variance > 0, np.round(center / grid) * grid, scaled_origin)
+    offset = scaled_origin if shift is None else scaled_origin - shift
+    width = float((np.abs(offset) + total.largest).max())
+    room = 2.0**20 if rows.dtype == np.float32 else 2.0**300
+    if width > 0 and not 1 / room < width * 2.0**-exponent < room:
+        more = -int(np.frexp(width)[1])
+    else:
+        more = -exponent
+    scale = 2.0**more
+    square = total.squares.sum() + 2 * offset @ total.sums + rows.weights.sum() * (offset @ offset)
+    frame = Frame(None if shift is None else shift * scale, exponent + more)
+    return Moments(center * 2.0**-exponent, variance * 4.0**-exponent, float(square) * scale**2, frame)

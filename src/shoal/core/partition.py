@@ -1,0 +1,153 @@
+"""Rows divided among centres: what every k-means step has in common once the labels are known.
+
+Sums are float64 and kept up to date by the rows that moved; since labels do not depend on the method (see `blocks`),
+neither do sums, centres or the number of steps, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .blocks import Block, Centers, Moves
+from .rows import Rows
+from .types import Array
+
+
+class Info(NamedTuple):
+    """What one step learned."""
+
+    energy: float  # of the centres that came in, over all rows
+    shift: float  # sum of the squared moves of the centres
+    rows: int  # rows whose bounds did not settle them
+    distances: int  # row-centre distances computed; a distance in h of d columns counts as h / d
+    reassigned: int  # rows that changed cluster
+
+
+class Partition(NamedTuple):
+    """Everything needed to go on. A step may reuse the per-row arrays of the state it is given."""
+
+    centers: Array  # (k, d)
+    labels: Array  # (n) int32, -1 before the first step
+    sums: Array  # (k, d) float64
+    masses: Array  # (k) float64: sum of weights
+    counts: Array  # (k) int64: rows of positive weight
+    moved: int  # rows added to the sums one by one since these were last added up from nothing
+    square: float  # sum of w |x|^2
+    bounds: Any = None  # what a method remembers about the rows, as a NamedTuple of arrays
+
+
+class Found(NamedTuple):
+    """A block's share of a step."""
+
+    moves: Moves
+    rows: int
+    distances: int
+
+
+def begin(rows: Rows, centers: Array, square: float) -> Partition:
+    k, d = centers.shape
+    labels = np.full(len(rows), -1, np.int32)
+    return Partition(centers, labels, np.zeros((k, d)), np.zeros(k), np.zeros(k, np.int64), len(rows), square)
+
+
+def unsettled(state: Partition) -> bool:
+    """Must the sums be added up anew? Once as many rows have moved as there are, so that rounding can't pile up."""
+    return state.moved >= len(state.labels)
+
+
+def label_block(block: Block, labels: Array, old: Array, weights: Array, centers: Centers, anew: bool) -> Found:
+    """One block's share of a step that looks at every row and every centre."""
+    k = len(centers.C)
+    labels[:] = block.nearest(centers)
+    return Found(block.moves(weights, old, labels, k, anew), len(block), len(block) * k)
+
+
+def label_all(rows: Rows, state: Partition) -> Iterable[Found]:
+    """Shares of such a step."""
+    per_row = (state.labels, state.labels.copy(), rows.weights)
+    return rows.shares(label_block, rows.prepare(state.centers), unsettled(state), per_row=per_row)
+
+
+Assign = Callable[[Rows, Partition], tuple[Iterable[Found], Any]]  # labels the rows as its shares are drawn
+
+
+def advance(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, Info]:
+    """One step: label the rows, add the shares up, move the centres, give empty clusters a row."""
+    shares, bounds = assign(rows, state)
+    anew = unsettled(state)
+    sums, masses, counts = (np.zeros_like(a) if anew else a.copy() for a in (state.sums, state.masses, state.counts))
+    moved = visited = distances = 0
+    for share in shares:
+        share.moves.add_to(sums, masses, counts)
+        moved += share.moves.moved
+        visited += share.rows
+        distances += share.distances
+    C = state.centers.astype(np.float64)
+    energy = state.square - 2 * np.vdot(C, sums) + masses @ (C * C).sum(axis=1)
+    if (counts == 0).any():
+        moved += _fill_empty(rows, state._replace(bounds=bounds), sums, masses, counts)
+    centers = _means(state.centers, sums, masses, counts > 0, rows.frame.unit)
+    shift = float(((centers.astype(np.float64) - C) ** 2).sum())
+    total = 0 if anew else state.moved + moved
+    new = state._replace(centers=centers, sums=sums, masses=masses, counts=counts, moved=total, bounds=bounds)
+    return new, Info(max(float(energy), 0.0), shift, visited, distances, moved)
+
+
+def _means(old: Array, sums: Array, masses: Array, filled: Array, unit: bool) -> Array:
+    """Means of the rows, of unit length for cosine. A cluster without rows keeps its centre."""
+    means = np.divide(sums, masses[:, None], out=old.astype(np.float64), where=filled[:, None])
+    if unit:
+        norms = np.linalg.norm(means, axis=1)
+        means = np.where((norms > 0)[:, None], means / np.where(norms > 0, norms, 1)[:, None], old)
+    return np.ascontiguousarray(means, old.dtype)
+
+
+def _worst_served(block: Block, labels: Array, weights: Array, centers: Centers, extra: Centers | None, m: int) -> tuple[Array, Array]:
+    """The block's m rows farthest from their centre, or from any of `extra` if that is nearer."""
+    far = block.pair_distances(np.arange(len(block)), labels, centers)
+    if extra is not None:
+        nearest = block.nearest(extra)
+        far = np.minimum(far, block.pair_distances(np.arange(len(block)), nearest, extra))
+    far[weights <= 0] = 0
+    top = np.argsort(-far, kind="stable")[:m]
+    return top, far[top]
+
+
+def _fill_empty(rows: Rows, state: Partition, sums: Array, masses: Array, counts: Array) -> int:
+    """Give each empty cluster the row that is served worst, one after the other, while there is one that is far."""
+    empty = list(np.flatnonzero(counts == 0))
+    sums[empty], masses[empty] = 0, 0
+    centers = rows.prepare(state.centers)
+    placed: list[Array] = []
+    while empty:
+        before = len(placed)
+        extra = rows.prepare(np.stack(placed)) if placed else None
+        found = rows.shares(_worst_served, centers, extra, len(empty), per_row=(state.labels, rows.weights))
+        parts = [(i * rows.block_rows + top, far) for i, (top, far) in enumerate(found)]
+        ids, far = (np.concatenate(a) for a in zip(*parts, strict=True))
+        keep = np.argsort(-far, kind="stable")[: len(empty)]
+        ids, far = ids[keep], far[keep]
+        X = rows.take(ids).astype(np.float64)
+        while empty and far.max(initial=0) > 0:
+            at = int(far.argmax())
+            row, w = int(ids[at]), rows.weights[ids[at]]
+            old, new = int(state.labels[row]), int(empty[0])
+            far[at] = 0
+            if counts[old] == 1:  # it is all that its cluster has
+                continue
+            for j, sign in ((old, -1), (new, 1)):
+                sums[j] += sign * w * X[at]
+                masses[j] += sign * w
+                counts[j] += sign
+            state.labels[row] = new
+            if state.bounds is not None:
+                state.bounds.forget(row)
+            far = np.minimum(far, ((X - X[at]) ** 2).sum(axis=1))
+            placed.append(X[at].astype(state.centers.dtype))
+            empty.pop(0)
+        if len(placed) == before:
+            break
+    return len(placed)

@@ -1,0 +1,189 @@
+"""Rows as blocks, and the threads that work on them. Nothing else in Shoal starts a thread.
+
+Blocks are fixed by the number of columns alone and their results are handed out in row order, so an answer does not
+depend on how many threads found it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import Any, NamedTuple, Self, TypeVar
+
+import joblib
+import numpy as np
+from scipy import sparse
+from threadpoolctl import ThreadpoolController
+
+from .blocks import Block, Centers, DenseBlock, SparseBlock
+from .sources import Source
+from .types import Array
+
+Share = TypeVar("Share")
+
+BLOCK_NUMBERS = 1 << 19  # numbers in a block: a few MB, so that a worker's block stays in the cache
+BLOCK_ROWS = (4096, 1 << 16)
+
+
+class Frame(NamedTuple):
+    """The coordinates in which rows are clustered: x * 2^exponent - shift, or x / |x|.
+
+    A shift brings data far from the origin near to it, where float32 has digits left; the exponent keeps squares from
+    overflowing. Both are chosen so that neither rounds (see `moments.choose_frame`).
+    """
+
+    shift: Array | None = None  # (d) float64
+    exponent: int = 0
+    unit: bool = False
+
+    def into(self, X: Array, dtype: np.dtype) -> Array:
+        """Rows or centres in this frame."""
+        if self.exponent:
+            X = _times_power(X.astype(np.float64), self.exponent)
+        if self.shift is not None:
+            X = X - self.shift.astype(dtype if X.dtype == dtype else np.float64)
+        return np.ascontiguousarray(X, dtype)
+
+    def out_of(self, C: Array, dtype: np.dtype) -> Array:
+        """Centres as the user knows them."""
+        X = C.astype(np.float64)
+        if self.shift is not None:
+            X = X + self.shift
+        return np.ascontiguousarray(_times_power(X, -self.exponent), dtype)
+
+
+def _times_power(X: Array, exponent: int) -> Array:
+    """X * 2^exponent in two halves: 2^exponent itself may not be a float64."""
+    half = exponent // 2
+    return X * 2.0**half * 2.0 ** (exponent - half)
+
+
+def working_dtype(dtype: np.dtype) -> np.dtype:
+    """float32 for what it holds exactly, float64 for the rest."""
+    small = dtype.kind in "biu" and dtype.itemsize <= 2
+    return np.dtype(np.float32 if small or (dtype.kind == "f" and dtype.itemsize <= 4) else np.float64)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+_blas_lock = threading.Lock()
+_blas_depth = 0
+_blas_limit: Any = None
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """The workers are the threads; BLAS must not start its own. Counted, because fits may run side by side."""
+    global _blas_depth, _blas_limit
+    with _blas_lock:
+        if _blas_depth == 0:
+            _blas_limit = _blas().limit(limits=1, user_api="blas")
+            _blas_limit.__enter__()
+        _blas_depth += 1
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            _blas_depth -= 1
+            if _blas_depth == 0:
+                _blas_limit.__exit__(None, None, None)
+
+
+class Rows:
+    """Rows of a source, in a frame, in blocks. Use as a context manager: it ends the threads."""
+
+    def __init__(self, source: Source, weights: Array | None = None, frame: Frame = Frame(), n_threads: int | None = None) -> None:
+        self.source = source
+        self.n, self.d = source.shape
+        self.dtype = working_dtype(source.dtype)
+        self.weights = np.ones(self.n) if weights is None else weights
+        self.frame = frame
+        self.n_threads = n_threads or joblib.cpu_count()
+        self.is_sparse = isinstance(source.read(0, 0), sparse.csr_array)
+        low, high = BLOCK_ROWS
+        self.block_rows = max(low, min(high, BLOCK_NUMBERS // max(self.d, 1)))
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def __len__(self) -> int:
+        return self.n
+
+    def prepare(self, C: Array) -> Centers:
+        """Centres (in this frame) made ready for this layout."""
+        return (SparseBlock if self.is_sparse else DenseBlock).prepare(C)
+
+    def convert(self, raw: Any) -> Block:
+        """Raw rows of the source as a block in this frame."""
+        if sparse.issparse(raw):
+            return SparseBlock(self._convert_sparse(raw))
+        X = self.frame.into(raw, self.dtype) if not self.frame.unit else _unit(np.asarray(raw, np.float64), self.dtype)
+        return DenseBlock(X)
+
+    def _convert_sparse(self, raw: Any) -> Any:
+        data = raw.data
+        if self.frame.unit:
+            norms = np.sqrt(SparseBlock(raw).squared_norms())
+            data = data / np.repeat(norms, np.diff(raw.indptr))
+        elif self.frame.exponent:
+            data = _times_power(data.astype(np.float64), self.frame.exponent)
+        return sparse.csr_array((data.astype(self.dtype, copy=False), raw.indices, raw.indptr), shape=raw.shape, copy=False)
+
+    def take(self, rows: Array) -> Array:
+        """A few rows in this frame, dense."""
+        X = self.convert(self.source.take(np.asarray(rows))).X
+        return np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
+
+    def raw_shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
+        """fn(start, raw rows, slices of per_row..., args...) of every block, in row order."""
+
+        def work(start: int) -> Share:
+            stop = min(start + self.block_rows, self.n)
+            return fn(start, self.source.read(start, stop), *(a[start:stop] for a in per_row), *args)
+
+        starts = range(0, self.n, self.block_rows)
+        with one_blas_thread():
+            if self.n_threads == 1 or len(starts) < 2:
+                yield from map(work, starts)
+                return
+            self._pool = self._pool or ThreadPoolExecutor(self.n_threads, "shoal")
+            waiting: deque[Future[Share]] = deque()
+            try:
+                for start in starts:
+                    waiting.append(self._pool.submit(work, start))
+                    if len(waiting) > self.n_threads + 1:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
+        """fn(block, slices of per_row..., args...) of every block, in row order.
+
+        A block function is pure but for one thing: it may write to its slices of the per-row arrays, which no other
+        block sees.
+        """
+
+        def converted(_: int, raw: Any, *rest: Any) -> Share:
+            return fn(self.convert(raw), *rest)
+
+        return self.raw_shares(converted, *args, per_row=per_row)
+
+
+def _unit(X: Array, dtype: np.dtype) -> Array:
+    return np.ascontiguousarray(X / np.linalg.norm(X, axis=1)[:, None], dtype)

@@ -1,0 +1,26 @@
+"""Numba kernels: serial, nogil, compiled on first use and cached on disk.
+
+Arguments are tagged ``# IN``, ``# OUT`` or ``# ADD`` with their shapes. A kernel trusts its caller: checks live at the
+public door. A cached kernel calls only kernels of its own file, because the cache does not notice a change elsewhere.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from numba import njit
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def kernel(fn: F) -> F:
+    """Compile strictly: sums add up in the order written."""
+    return njit(nogil=True, cache=True, error_model="numpy")(fn)  # type: ignore[no-any-return]
+
+
+def fast_kernel(fn: F) -> F:
+    """Compile with leave to reorder and fuse additions, so that they vectorise; NaN and infinity keep their meaning.
+
+    For one row at a time: a row's number never depends on its neighbours, its block or its thread. Measured: scores
+    and distances two to three times faster than strictly compiled.
+    """
+    return njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})(fn)  # type: ignore[no-any-return]

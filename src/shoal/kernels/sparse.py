@@ -1,0 +1,83 @@
+"""Kernels for sparse rows: CSR blocks as data, indices and indptr, with int32 or int64 indices."""
+
+import numpy as np
+
+from . import fast_kernel, kernel
+
+
+@fast_kernel
+def scores(
+    data,  # IN (nnz)
+    indices,  # IN (nnz)
+    indptr,  # IN (m + 1)
+    ZT,  # IN (d, k): centres times -2, one column of the data a row, so that centres are neighbours
+    z2,  # IN (k)
+    first,  # IN score the centres from this one on
+    out,  # OUT (m, c)
+):
+    """|c|^2 - 2 x.c of every row and c centres."""
+    last = first + out.shape[1]
+    for i in range(out.shape[0]):
+        row = out[i]
+        row[:] = z2[first:last]
+        for p in range(indptr[i], indptr[i + 1]):
+            v = data[p]
+            column = ZT[indices[p], first:last]
+            for j in range(row.shape[0]):
+                row[j] += v * column[j]
+
+
+@fast_kernel
+def squared_norms(
+    data,  # IN (nnz)
+    indptr,  # IN (m + 1)
+    out,  # OUT (m) float64
+):
+    for i in range(out.shape[0]):
+        total = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            total += np.float64(data[p]) * np.float64(data[p])
+        out[i] = total
+
+
+@kernel
+def pair_distances(
+    data,  # IN (nnz)
+    indices,  # IN (nnz)
+    indptr,  # IN (n + 1)
+    rows,  # IN (m)
+    centers,  # IN (m)
+    C,  # IN (k, d)
+    c2,  # IN (k) float64: |c|^2
+    out,  # OUT (m) float64
+):
+    """(x - c)^2 in float64: the centre's whole norm, corrected at the columns where the row is not zero."""
+    for q in range(rows.shape[0]):
+        i = rows[q]
+        j = centers[q]
+        total = c2[j]
+        for p in range(indptr[i], indptr[i + 1]):
+            x = np.float64(data[p])
+            c = np.float64(C[j, indices[p]])
+            total += x * (x - 2 * c)
+        out[q] = max(total, 0.0)
+
+
+@kernel
+def column_moments(
+    data,  # IN (nnz)
+    indices,  # IN (nnz)
+    indptr,  # IN (m + 1)
+    weights,  # IN (m) float64
+    scale,  # IN a power of two
+    sums,  # ADD (d) float64
+    squares,  # ADD (d) float64
+    largest,  # ADD (d) float64
+):
+    for i in range(weights.shape[0]):
+        for p in range(indptr[i], indptr[i + 1]):
+            x = np.float64(data[p]) * scale
+            t = indices[p]
+            sums[t] += weights[i] * x
+            squares[t] += weights[i] * (x * x)
+            largest[t] = max(largest[t], abs(x))

@@ -1,0 +1,1 @@
+"""k-means: one method, one file."""

@@ -1,0 +1,164 @@
+"""Exact k-means with distance bounds: Hamerly, Elkan, Yinyang and Exponion as four settings of one step.
+
+G. Hamerly (2010), Making k-means even faster, doi:10.1137/1.9781611972801.12.
+C. Elkan (2003), Using the triangle inequality to accelerate k-means, ICML.
+Y. Ding et al. (2015), Yinyang k-means: a drop-in replacement of the classic k-means, ICML.
+J. Newling, F. Fleuret (2016), Fast k-means with accurate bounds, ICML (Exponion).
+
+Every row keeps an upper bound on the distance to its centre and, for each *group* of centres, a lower bound on the
+distance to the nearest other centre in it. Hamerly and Exponion have one group, Yinyang k / 10, Elkan one a centre. A
+row that is not sure of its centre looks only at the *tiles* of centres that its bounds leave open.
+
+Differs from the papers: rows that are left open go to a GEMM, a tile of centres at a time, instead of being looked at
+one centre after the other; bounds are float32, always rounded to the safe side; the first step makes no bounds, since
+after it the centres move too far for any to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.blocks import Block, Centers, slack_of
+from ..core.grouping import gaps, group_centers, half_distances
+from ..core.partition import Found, Partition, label_all, unsettled
+from ..core.rows import Rows
+from ..core.types import Array
+from ..kernels import choice
+
+UP, DOWN = np.float32(1 + 2.0**-22), np.float32(1 - 2.0**-22)
+SCORES_AT_ONCE = 1 << 20
+TILE_CENTERS = {"elkan": 32, "exponion": 32}  # centres in a tile, where a group is not a tile
+
+
+class Bounds(NamedTuple):
+    """What the rows remember, and how the centres are arranged."""
+
+    anchor: Array  # (k, d): the centres to which the bounds refer
+    upper: Array  # (n) float32
+    lower: Array  # (n, groups) float32
+    order: Array  # (k): the centres, tile by tile
+    tiles: Array  # (tiles + 1): where each tile starts in `order`
+    groups: Array  # (groups + 1): where each group starts in `order`
+
+    def forget(self, row: int) -> None:
+        self.upper[row], self.lower[row] = np.inf, 0
+
+
+class Plan(NamedTuple):
+    """What a block needs to know about the centres in this step."""
+
+    algorithm: str
+    centers: Centers  # in the bounds' order
+    bounds: Bounds
+    drift: Array  # (k) how far each centre has moved
+    half: Array  # (k, k) half the distances between centres, where the algorithm uses them, else (k, 0)
+    gap: Array  # (k) half the distance to the nearest other centre
+
+
+def arrange(algorithm: str, n: int, centers: Array) -> Bounds:
+    """Which centres go together."""
+    k = len(centers)
+    size = {"hamerly": k, "yinyang": 10}.get(algorithm, TILE_CENTERS.get(algorithm, k))
+    order, tiles = group_centers(centers, -(-k // size))
+    groups = {"elkan": np.arange(k + 1), "yinyang": tiles}.get(algorithm, np.array([0, k]))
+    lower = np.zeros((n, len(groups) - 1), np.float32)
+    return Bounds(centers, np.full(n, np.inf, np.float32), lower, order, tiles, groups)
+
+
+def open_tiles(plan: Plan, labels: Array, upper: Array, lower: Array) -> Array:
+    """(rows, tiles): what each row must look at. `labels` are places in the bounds' order."""
+    b, u = plan.bounds, upper[:, None]
+    if plan.algorithm == "elkan":
+        return np.logical_or.reduceat((lower <= u) & (plan.half[labels] <= u), b.tiles[:-1], axis=1)
+    if plan.algorithm == "yinyang":
+        return lower <= u
+    unsure = lower <= u
+    if plan.algorithm == "exponion":
+        # whatever is not farther than the nearest other centre can be lies within this ball around the own centre
+        return unsure & (np.minimum.reduceat(plan.half[labels], b.tiles[:-1], axis=1) <= u + plan.gap[labels][:, None])
+    return np.broadcast_to(unsure, (len(labels), len(b.tiles) - 1))
+
+
+def assign_block(
+    block: Block, labels: Array, upper: Array, lower: Array, old: Array, weights: Array, plan: Plan, anew: bool
+) -> Found:
+    """One block's share of a step."""
+    b, k = plan.bounds, len(plan.drift)
+    place = np.empty(k, np.int32)
+    place[b.order] = np.arange(k, dtype=np.int32)
+    group_of = np.searchsorted(b.groups, np.arange(k), "right") - 1
+    mine = place[labels]  # from here on a centre is its place in `order`
+    upper[:] = (upper + plan.drift[mine]) * UP
+    lower[:] = (lower - np.maximum.reduceat(plan.drift, b.groups[:-1])) * DOWN
+    rows = np.flatnonzero((upper >= lower.min(axis=1)) & (upper >= plan.gap[mine]))
+    best = np.empty(len(block))
+    best[rows] = block.pair_distances(rows, mine[rows], plan.centers)
+    upper[rows] = np.sqrt(best[rows]) * UP
+    computed = len(rows)
+    need = open_tiles(plan, mine[rows], upper[rows], lower[rows]) & (upper[rows] >= plan.gap[mine[rows]])[:, None]
+    _reset_bounds(plan, mine, upper, lower, rows, need)
+    for t in np.flatnonzero(need.any(axis=0)):
+        open_rows = rows[need[:, t]]
+        chunk = max(1, SCORES_AT_ONCE // int(b.tiles[t + 1] - b.tiles[t]))
+        for a in range(0, len(open_rows), chunk):
+            part = open_rows[a : a + chunk]
+            computed += _look(block, part, slice(b.tiles[t], b.tiles[t + 1]), plan, group_of, mine, best, lower)
+    upper[rows] = np.sqrt(best[rows]) * UP
+    labels[:] = b.order[mine]
+    return Found(block.moves(weights, old, labels, k, anew), int(need.any(axis=1).sum()), computed)
+
+
+def _reset_bounds(plan: Plan, mine: Array, upper: Array, lower: Array, rows: Array, need: Array) -> None:
+    """Bounds of what is about to be looked at start from nothing; Exponion knows that the rest is beyond its ball."""
+    b = plan.bounds
+    if lower.shape[1] == 1:
+        open_rows = rows[need.any(axis=1)]
+        ball = upper[open_rows] + 2 * plan.gap[mine[open_rows]]
+        lower[open_rows, 0] = ball * DOWN if plan.algorithm == "exponion" else np.inf
+        return
+    for t in np.flatnonzero(need.any(axis=0)):
+        first, last = np.searchsorted(b.groups, b.tiles[t : t + 2])
+        lower[np.ix_(rows[need[:, t]], range(first, last))] = np.inf
+
+
+def _look(
+    block: Block, rows: Array, tile: slice, plan: Plan, group_of: Array, mine: Array, best: Array, lower: Array
+) -> int:
+    """Rows against one tile of centres: a GEMM, then distances for what it leaves open."""
+    part = block.take(rows)
+    norms2 = part.squared_norms()
+    slack = slack_of(norms2, plan.centers, plan.centers.C.dtype, plan.centers.C.shape[1])
+    bounds = part.scores(plan.centers, tile).astype(np.float64)
+    bounds += (norms2 - slack)[:, None]
+    column_of = np.full(len(plan.drift), -1)
+    column_of[tile] = np.arange(tile.stop - tile.start)
+    own = column_of[mine[rows]]
+    bounds[np.flatnonzero(own >= 0), own[own >= 0]] = np.inf
+    hits, places = np.nonzero(bounds <= best[rows][:, None])
+    ids = np.arange(tile.start, tile.stop)
+    distances = part.pair_distances(hits, ids[places], plan.centers)
+    order = plan.bounds.order
+    choice.take_nearer(hits, places, distances, rows, ids, order, group_of, column_of, mine, best, bounds, lower)
+    starts = np.unique(np.concatenate([[tile.start], plan.bounds.groups[:-1]]))
+    starts = starts[(starts >= tile.start) & (starts < tile.stop)]
+    nearest = np.sqrt(np.maximum(np.minimum.reduceat(bounds, starts - tile.start, axis=1), 0)) * DOWN
+    where = np.ix_(rows, group_of[starts])
+    lower[where] = np.minimum(lower[where], nearest)
+    return int(bounds.size + len(hits))
+
+
+def assign(rows: Rows, state: Partition, algorithm: str) -> tuple[Iterable[Found], Bounds]:
+    """The rows that can't be sure, against the centres they can't rule out."""
+    b: Bounds | None = state.bounds
+    if b is None:
+        return label_all(rows, state), arrange(algorithm, len(rows), state.centers)
+    C = state.centers[b.order]
+    drift = np.linalg.norm(C.astype(np.float64) - b.anchor[b.order], axis=1)
+    half = half_distances(C) if algorithm in ("elkan", "exponion") else np.empty((len(C), 0))
+    gap = half.min(axis=1) if half.size else gaps(C)
+    plan = Plan(algorithm, rows.prepare(C), b, drift, half, gap)
+    per_row = (state.labels, b.upper, b.lower, state.labels.copy(), rows.weights)
+    return rows.shares(assign_block, plan, unsettled(state), per_row=per_row), b._replace(anchor=state.centers)

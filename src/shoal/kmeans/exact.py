@@ -1,0 +1,268 @@
+"""`KMeans`: exact k-means by Lloyd's method or any of the faster ones that give the same result."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ..core import partition
+from ..core.checks import check_centers, check_rows, check_weights
+from ..core.driver import Limits, Outcome, drive
+from ..core.estimator import CentersEstimator, Hooks, one_blas_thread, seed_of, with_callbacks
+from ..core.moments import Moments, measure
+from ..core.partition import Assign, Partition
+from ..core.rows import Rows
+from ..core.seeding import SEEDINGS, generator
+from ..core.types import Array
+from . import bounded, lloyd, projected
+
+ALGORITHMS: dict[str, Assign] = {
+    "lloyd": lloyd.assign,
+    "projected": projected.assign,
+    **{name: partial(bounded.assign, algorithm=name) for name in ("hamerly", "elkan", "yinyang", "exponion")},
+}
+
+
+def choose_algorithm(rows: Rows, k: int) -> str:
+    """What "auto" runs."""
+    if rows.is_sparse:
+        return "hamerly" if k < 20 else "yinyang"
+    return "projected"
+
+
+class KMeans(CentersEstimator):
+    """Exact k-means: Lloyd's result, to the last bit, for less work.
+
+    Parameters
+    ----------
+    n_clusters : int
+        How many clusters.
+    init : {"k-means++", "k-means||", "afk-mc2", "random"}, array of shape (n_clusters, n_features) or callable
+        Where the centres start. A callable gets X, n_clusters and random_state and returns an array.
+    n_init : "auto" or int
+        How many starts to try; the one of least energy is kept. "auto" is 1, but 10 for "random" and callables.
+    max_iter : int
+        Most steps of one start.
+    tol : float
+        Stop when the centres' squared moves add up to no more than this fraction of the mean variance of a column.
+    time_budget : float or None
+        Seconds after which to stop with the best centres so far.
+    algorithm : {"auto", "lloyd", "hamerly", "elkan", "yinyang", "exponion", "projected"}
+        How to find Lloyd's labels. All give the same result; "projected" is for dense rows.
+    metric : {"euclidean", "cosine"}
+        "cosine" clusters directions: rows are scaled to unit length and so are the centres. Energy is then the sum of
+        1 - cosine.
+    random_state : int, RandomState, Generator or None
+    n_threads : int or None
+        Threads to use; None for as many as the container's CPU quota allows. The result does not depend on it.
+    callback : callable or None
+        Is given each record of `history_` as it is made; a true result ends the fit.
+    verbose : int
+        Print each record.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, inertia_, n_iter_, n_features_in_, feature_names_in_
+        As in scikit-learn. `labels_` equals `predict(X)`.
+    history_ : list of dict
+        One record a step: step, seconds, energy (of the centres that came in), shift, rows (that bounds did not
+        settle), distances (computed), reassigned (rows).
+    stop_reason_ : str
+        "converged", "max_iter", "time_budget" or "callback".
+    algorithm_ : str
+        What ran.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import KMeans
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]], dtype=np.float32)
+    >>> model = KMeans(n_clusters=2, random_state=0).fit(X)
+    >>> sorted(model.cluster_centers_[:, 0].tolist())
+    [1.0, 10.0]
+    >>> model.inertia_
+    16.0
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "init": [StrOptions(set(SEEDINGS)), callable, "array-like"],
+        "n_init": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "time_budget": [Interval(Real, 0, None, closed="neither"), None],
+        "algorithm": [StrOptions({"auto", *ALGORITHMS})],
+        "metric": [StrOptions({"euclidean", "cosine"})],
+        "random_state": ["random_state", np.random.Generator],
+        "n_threads": [Interval(Integral, 1, None, closed="left"), None],
+        "callback": [callable, None],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "k-means++",
+        n_init: int | str = "auto",
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        time_budget: float | None = None,
+        algorithm: str = "auto",
+        metric: str = "euclidean",
+        random_state: Any = None,
+        n_threads: int | None = None,
+        callback: Callable[[dict[str, Any]], bool | None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.time_budget = time_budget
+        self.algorithm = algorithm
+        self.metric = metric
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.callback = callback
+        self.verbose = verbose
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Cluster the rows of X: an array, a sparse matrix or a table."""
+        deadline = None if self.time_budget is None else time.perf_counter() + self.time_budget
+        self._validate_params()
+        source = check_rows(self, X, reset=True)
+        n, d = source.shape
+        weights = check_weights(sample_weight, n)
+        if n < self.n_clusters:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters.")
+        given = None
+        if not isinstance(self.init, str) and not callable(self.init):
+            given = check_centers(self.init, self.n_clusters, d)
+        with Rows(source, weights, n_threads=self.n_threads) as rows, one_blas_thread():
+            if self.algorithm == "projected" and rows.is_sparse:
+                raise ValueError("algorithm='projected' needs dense rows: use 'auto' or 'yinyang' for sparse X.")
+            self.algorithm_ = choose_algorithm(rows, self.n_clusters) if self.algorithm == "auto" else self.algorithm
+            moments = measure(rows, self.metric == "cosine")
+            rows.frame = self._frame = moments.frame
+            self._fit_rows(rows, moments, given, X, deadline)
+        return self
+
+    def _fit_rows(self, rows: Rows, moments: Moments, given: Array | None, X: Any, deadline: float | None) -> None:
+        assign = ALGORITHMS[self.algorithm_]
+        tol = self.tol * float(moments.variance.mean()) * 4.0**moments.frame.exponent
+        hooks = Hooks(self, X, lambda state: {"cluster_centers_": self._public(rows, state), "_frame": rows.frame})
+        limits = Limits(self.max_iter, deadline)
+        seed = seed_of(self.random_state)
+        best: Outcome | None = None
+        for attempt in range(self._starts(given)):
+            if best is not None and deadline is not None and time.perf_counter() >= deadline:
+                break
+            start = self._start(rows, given, X, seed, attempt)
+            outcome = self._run(rows, partition.begin(rows, start, moments.square), assign, tol, limits, hooks)
+            outcome = self._settle(rows, outcome, assign)
+            if best is None or outcome.history[-1]["final"] < best.history[-1]["final"]:
+                best = outcome
+            if outcome.reason == "callback":
+                break
+        assert best is not None
+        self._publish(rows, best)
+        hooks.close()
+
+    def _starts(self, given: Array | None) -> int:
+        if given is not None:
+            return 1
+        if self.n_init == "auto":
+            return 10 if self.init == "random" or callable(self.init) else 1
+        return int(self.n_init)
+
+    def _start(self, rows: Rows, given: Array | None, X: Any, seed: int, attempt: int) -> Array:
+        """Starting centres in the rows' frame."""
+        k = self.n_clusters
+        if given is None and not callable(self.init):
+            C = SEEDINGS[self.init](rows, k, generator(seed, attempt))
+        else:
+            if given is None:
+                state = np.random.RandomState(generator(seed, attempt).integers(2**31))
+                given = check_centers(self.init(X, k, random_state=state), k, rows.d, "what init returned")
+            C = rows.convert(given).X
+        return np.ascontiguousarray(C, rows.dtype)
+
+    def _run(
+        self, rows: Rows, state: Partition, assign: Assign, tol: float, limits: Limits, hooks: Hooks
+    ) -> Outcome:
+        """One start, step by step."""
+
+        def over(info: partition.Info) -> bool:
+            return info.reassigned == 0 or info.shift <= tol
+
+        def step(before: Partition) -> tuple[Partition, partition.Info]:
+            hooks.begin()
+            after, info = partition.advance(rows, before, assign)
+            latest[0] = after
+            if over(info) and after.moved:  # before it may stop, the sums are added up anew
+                after = after._replace(moved=len(rows))
+            return after, info
+
+        def tell(record: dict[str, Any]) -> bool:
+            record["energy"] = self._energy_outside(record["energy"])
+            if not self._frame.unit:
+                record["shift"] = float(np.ldexp(record["shift"], -2 * self._frame.exponent))
+            if self.verbose:
+                print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
+            asked = bool(self.callback(record)) if self.callback is not None else False
+            return hooks.end(latest[0]) or asked
+
+        latest: list[Any] = [state]
+        return drive(step, state, lambda after, info: over(info) and after.moved == 0, limits, [tell])
+
+    def _settle(self, rows: Rows, outcome: Outcome, assign: Assign) -> Outcome:
+        """Label the rows by the centres as they will be published, and leave no cluster empty that could have a row."""
+        state: Partition = outcome.state
+        for _ in range(10):
+            C = np.ascontiguousarray(rows.frame.into(self._public(rows, state), rows.dtype))
+            state = state._replace(centers=C)
+            shares, bounds = assign(rows, state)
+            for _ in shares:
+                pass
+            sizes = np.bincount(state.labels[rows.weights > 0], minlength=len(C))
+            state = state._replace(bounds=bounds)
+            if sizes.all():
+                break
+            again, info = partition.advance(rows, state._replace(moved=len(rows)), assign)
+            if info.reassigned == 0:
+                break
+            state = again
+        centers = rows.prepare(state.centers)
+        outcome.history[-1]["final"] = self._energy_of(rows, state.labels, centers)
+        return outcome._replace(state=state)
+
+    def _public(self, rows: Rows, state: Partition) -> Array:
+        return rows.frame.out_of(state.centers, rows.dtype)
+
+    def _publish(self, rows: Rows, outcome: Outcome) -> None:
+        self.inertia_ = outcome.history[-1].pop("final")
+        self.cluster_centers_ = self._public(rows, outcome.state)
+        self.labels_ = outcome.state.labels
+        self.history_ = outcome.history
+        self.stop_reason_ = outcome.reason
+        self.n_iter_ = len(outcome.history)
+        found = len(np.unique(self.labels_))
+        if found < self.n_clusters:
+            warnings.warn(
+                f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): "
+                f"X has too few distinct rows; n_clusters={found} would do.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )

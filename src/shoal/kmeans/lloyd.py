@@ -1,0 +1,17 @@
+"""Lloyd's k-means: assign every row to its nearest centre, move each centre to its rows' mean.
+
+S. P. Lloyd (1982), Least squares quantization in PCM, doi:10.1109/TIT.1982.1056489.
+Differs from the paper: a centre that loses all its rows moves to the row that is served worst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..core.partition import Found, Partition, label_all
+from ..core.rows import Rows
+
+
+def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], None]:
+    """All rows, all centres, nothing to remember."""
+    return label_all(rows, state), None

@@ -1,0 +1,57 @@
+"""How good a clustering is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics.cluster import contingency_matrix
+
+from .core.blocks import Block, Centers
+from .core.checks import check_centers, check_weights
+from .core.rows import Rows
+from .core.sources import find_source
+from .core.types import Array
+
+__all__ = ["accuracy", "adjusted_rand_score", "energy", "normalized_mutual_info_score", "purity"]
+
+
+def accuracy(labels_true: Any, labels_pred: Any) -> float:
+    """Share of rows that are right under the best one-to-one map of clusters to classes.
+
+    >>> accuracy([0, 0, 1, 1], [5, 5, 5, 2])
+    0.75
+    """
+    table = contingency_matrix(labels_true, labels_pred)
+    rows, columns = linear_sum_assignment(table, maximize=True)
+    return float(table[rows, columns].sum() / table.sum())
+
+
+def purity(labels_true: Any, labels_pred: Any) -> float:
+    """Share of rows that belong to the commonest class of their cluster.
+
+    >>> purity([0, 0, 1, 1], [5, 5, 5, 2])
+    0.75
+    """
+    table = contingency_matrix(labels_true, labels_pred)
+    return float(table.max(axis=0).sum() / table.sum())
+
+
+def _energy_block(block: Block, weights: Array, centers: Centers) -> float:
+    return float(weights @ block.pair_distances(np.arange(len(block)), block.nearest(centers), centers))
+
+
+def energy(X: Any, centers: Any, sample_weight: Any = None, n_threads: int | None = None) -> float:
+    """Sum of squared distances of the rows from their nearest centre, in float64, block by block.
+
+    >>> energy([[0.0], [1.0], [10.0]], [[0.0], [10.0]])
+    1.0
+    """
+    source = find_source(X)
+    weights = check_weights(sample_weight, source.shape[0])
+    with Rows(source, weights, n_threads=n_threads) as rows:
+        rows.dtype = np.dtype(np.float64)
+        C = rows.prepare(check_centers(centers, len(centers), source.shape[1], "centers"))
+        return sum(rows.shares(_energy_block, C, per_row=(rows.weights,)))
