@@ -6,7 +6,8 @@ Fast float32 scores narrow the choice down; `slack` says how far rounding may ha
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -14,7 +15,7 @@ from scipy import sparse
 from ..kernels import choice
 from ..kernels import dense as dense_kernels
 from ..kernels import sparse as sparse_kernels
-from .types import Array
+from .types import Array, is_sparse
 
 NARROW = 40  # up to this many columns the fused kernel beats a GEMM and a scan
 SCORES_AT_ONCE = 1 << 20  # entries of one score matrix: it should stay in the cache
@@ -34,13 +35,13 @@ class Moves(NamedTuple):
     """What the rows that changed cluster do to the sums. Adds up by `add_to`."""
 
     ids: Array  # (t) clusters touched
-    sums: Array  # (t, d) float64, or CSR
+    sums: Any  # (t, d) float64, or CSR
     masses: Array  # (t) float64
     counts: Array  # (t) int64: rows of positive weight
     moved: int
 
     def add_to(self, sums: Array, masses: Array, counts: Array) -> None:
-        if sparse.issparse(self.sums):
+        if is_sparse(self.sums):
             share = self.sums.tocoo()
             sums[self.ids[share.row], share.col] += share.data
         else:
@@ -51,7 +52,7 @@ class Moves(NamedTuple):
 
 def rounding(dtype: np.dtype, columns: int) -> float:
     """How far a score may be off, as a fraction of (|x| + |c|)^2: a wide margin over random rounding errors."""
-    return float(np.finfo(dtype).eps) * (32 + 16 * columns**0.5)
+    return float(np.finfo(dtype).eps) * (32 + 16 * math.sqrt(columns))
 
 
 class DenseBlock:

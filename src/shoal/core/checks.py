@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
 from .sources import Source, find_source
-from .types import Array
+from .types import Array, is_sparse
 
 
 def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
@@ -28,7 +27,7 @@ def _plain(X: Any) -> bool:
     shape = getattr(X, "shape", None)
     if shape is None or len(shape) != 2 or 0 in shape:
         return False
-    if isinstance(X, np.ndarray) or sparse.issparse(X):
+    if isinstance(X, np.ndarray) or is_sparse(X):
         return X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
     return True  # a table: its columns are looked at by the source
 
@@ -58,7 +57,7 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
 
 def check_centers(C: Any, k: int, d: int, name: str = "init") -> Array:
     """Starting centres as the user gave them."""
-    if sparse.issparse(C):
+    if is_sparse(C):
         C = C.toarray()
     try:
         centers = np.asarray(C, dtype=np.float64)

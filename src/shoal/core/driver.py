@@ -47,7 +47,8 @@ def drive(
         now = time.perf_counter()
         last = now - before
         history.append({"step": len(history) + 1, "seconds": now - started, **info._asdict()})
-        if any([watch(history[-1]) for watch in watchers]):
+        asked = [watch(history[-1]) for watch in watchers]  # all of them are told
+        if any(asked):
             return Outcome(state, history, "callback")
         if done(state, info):
             return Outcome(state, history, "converged")

@@ -42,7 +42,8 @@ class Hooks:
 
     def __init__(self, estimator: Any, X: Any, snapshot: Callable[[Any], dict[str, Any]]) -> None:
         self.estimator, self.X, self.snapshot = estimator, X, snapshot
-        self.root = self.task = None
+        self.root: Any = None
+        self.task: Any = None
         if getattr(estimator, "_skl_callbacks", None):
             self.root = estimator._init_callback_context(max_subtasks=None)
             self.root.call_on_fit_task_begin(estimator=estimator, X=X)
@@ -93,9 +94,7 @@ def _check_block(start: int, raw: Any) -> None:
     check_finite(start, raw)
 
 
-class CentersEstimator(
-    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
-):
+class CentersEstimator(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """Estimators whose model is `cluster_centers_`. A subclass fits; all else is here."""
 
     cluster_centers_: Array

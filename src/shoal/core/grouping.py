@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import numpy as np
 
-from .blocks import DenseBlock, rounding
+from .blocks import rounding
 from .types import Array
 
 
-def group_centers(C: Array, count: int, sweeps: int = 5) -> tuple[Array, Array]:
-    """Divide the centres into `count` groups of neighbours: (their order group by group, where each group starts).
+def group_centers(C: Array, size: int) -> tuple[Array, Array]:
+    """Divide the centres into groups of `size` neighbours: (their order group by group, where each group starts).
 
-    A few sweeps of k-means on the centres themselves, from evenly spaced ones; groups may be uneven but not empty.
+    Halved again and again across their widest direction, so that all groups but the last are full.
     """
     k = len(C)
-    if count <= 1:
-        return np.arange(k), np.array([0, k])
-    heads = C[np.linspace(0, k - 1, count).astype(int)].copy()
-    block = DenseBlock(np.ascontiguousarray(C))
-    labels = np.zeros(k, np.int32)
-    for _ in range(sweeps):
-        labels = block.nearest(DenseBlock.prepare(heads))
-        sizes = np.bincount(labels, minlength=count)
-        sums = np.zeros(heads.shape)
-        np.add.at(sums, labels, C)
-        heads = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], heads).astype(C.dtype)
-    order = np.argsort(labels, kind="stable")
-    starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
-    return order, np.append(starts, k)
+    order = np.arange(k)
+
+    def halve(start: int, stop: int) -> None:
+        groups = -(-(stop - start) // size)
+        if groups <= 1:
+            return
+        ids = order[start:stop]
+        X = C[ids].astype(np.float64)
+        X -= X.mean(axis=0)
+        direction = X[np.argmax((X * X).sum(axis=1))]
+        for _ in range(3):
+            direction = X.T @ (X @ direction)
+            direction /= np.linalg.norm(direction) or 1.0
+        order[start:stop] = ids[np.argsort(X @ direction, kind="stable")]
+        middle = start + groups // 2 * size
+        halve(start, middle)
+        halve(middle, stop)
+
+    halve(0, k)
+    return order, np.append(np.arange(0, k, size), k)
 
 
 def half_distances(C: Array, some: slice = slice(None)) -> Array:
@@ -35,7 +41,7 @@ def half_distances(C: Array, some: slice = slice(None)) -> Array:
     norms2 = np.einsum("ij,ij->i", C, C, dtype=np.float64)
     squared = norms2[some, None] + norms2 - 2.0 * (C[some] @ C.T)
     squared -= rounding(C.dtype, C.shape[1]) * 4 * norms2.max()
-    half = np.sqrt(np.maximum(squared, 0)) / 2 * (1 - 2.0**-22)
+    half: Array = np.sqrt(np.maximum(squared, 0)) / 2 * (1 - 2.0**-22)
     own = np.arange(len(C))[some]
     half[own - own[0], own] = np.inf
     return half

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from ..kernels import dense as dense_kernels
 from ..kernels import sparse as sparse_kernels
 from .rows import Frame, Rows
-from .types import Array
+from .types import Array, is_sparse
 
 
 class Moments(NamedTuple):
@@ -30,11 +29,11 @@ class _Share(NamedTuple):
 
 def check_finite(start: int, raw: Any) -> None:
     """Raise for the first row that holds NaN or infinity."""
-    values = raw.data if sparse.issparse(raw) else raw
+    values = raw.data if is_sparse(raw) else raw
     if values.dtype.kind not in "fc" or np.isfinite(values.sum()) or np.isfinite(values).all():
         return
     place = np.argwhere(~np.isfinite(values))[0]
-    if sparse.issparse(raw):
+    if is_sparse(raw):
         row, column = int(np.searchsorted(raw.indptr, place[0], "right")) - 1, int(raw.indices[place[0]])
     else:
         row, column = int(place[0]), int(place[1])
@@ -60,7 +59,7 @@ def _moments_block(start: int, raw: Any, weights: Array, origin: Array, scale: f
         _check_direction(start, raw)
     d = raw.shape[1]
     share = _Share(np.zeros(d), np.zeros(d), np.zeros(d))
-    if sparse.issparse(raw):
+    if is_sparse(raw):
         sparse_kernels.column_moments(raw.data, raw.indices, raw.indptr, weights, scale, *share)
     else:
         dtype = raw.dtype if raw.dtype in (np.float32, np.float64) else np.float64

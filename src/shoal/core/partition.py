@@ -105,7 +105,9 @@ def _means(old: Array, sums: Array, masses: Array, filled: Array, unit: bool) ->
     return np.ascontiguousarray(means, old.dtype)
 
 
-def _worst_served(block: Block, labels: Array, weights: Array, centers: Centers, extra: Centers | None, m: int) -> tuple[Array, Array]:
+def _worst_served(
+    block: Block, labels: Array, weights: Array, centers: Centers, extra: Centers | None, m: int
+) -> tuple[Array, Array]:
     """The block's m rows farthest from their centre, or from any of `extra` if that is nearer."""
     far = block.pair_distances(np.arange(len(block)), labels, centers)
     if extra is not None:

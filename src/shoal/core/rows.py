@@ -99,11 +99,13 @@ def one_blas_thread() -> Iterator[None]:
 class Rows:
     """Rows of a source, in a frame, in blocks. Use as a context manager: it ends the threads."""
 
-    def __init__(self, source: Source, weights: Array | None = None, frame: Frame = Frame(), n_threads: int | None = None) -> None:
+    def __init__(
+        self, source: Source, weights: Array | None = None, frame: Frame = Frame(), n_threads: int | None = None
+    ) -> None:
         self.source = source
         self.n, self.d = source.shape
         self.dtype = working_dtype(source.dtype)
-        self.weights = np.ones(self.n) if weights is None else weights
+        self.weights: Array = np.broadcast_to(1.0, self.n) if weights is None else weights
         self.frame = frame
         self.n_threads = n_threads or joblib.cpu_count()
         self.is_sparse = isinstance(source.read(0, 0), sparse.csr_array)
@@ -152,7 +154,8 @@ class Rows:
 
         def work(start: int) -> Share:
             stop = min(start + self.block_rows, self.n)
-            return fn(start, self.source.read(start, stop), *(a[start:stop] for a in per_row), *args)
+            mine = (np.ascontiguousarray(a[start:stop]) for a in per_row)  # a copy for constant weights alone
+            return fn(start, self.source.read(start, stop), *mine, *args)
 
         starts = range(0, self.n, self.block_rows)
         with one_blas_thread():

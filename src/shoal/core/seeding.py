@@ -4,9 +4,10 @@ D. Arthur, S. Vassilvitskii (2007), k-means++: the advantages of careful seeding
 B. Bahmani et al. (2012), Scalable k-means++, doi:10.14778/2180912.2180915 (k-means||).
 O. Bachem et al. (2016), Fast and provably good seedings for k-means, NIPS (AFK-MC2).
 
-Differs from the papers: k-means++ is greedy (each centre is the best of a few drawn ones, as in scikit-learn), works on
-a uniform sample of `SAMPLE_PER_CENTER` rows a centre where there are more, and rules most rows out by a lower bound in
-a few leading coordinates before it computes a distance.
+Differs from the papers: k-means++ is greedy (each centre is the best of a few drawn ones, as in scikit-learn) and works
+on a uniform sample of `SAMPLE_PER_CENTER` rows a centre where there are more. Rows are drawn by their exact distances;
+which of the drawn ones is best is judged by `LEADING` coordinates, which also rule out most rows before a distance is
+computed. What k-means++ chose is mended by swaps (see `local_search`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ import numpy as np
 from ..kernels import dense
 from .blocks import Block, Centers, DenseBlock, rounding
 from .directions import basis_of, head_of
+from .local_search import Ruler, swap
 from .rows import Rows
 from .types import Array
 
-SAMPLE_PER_CENTER = 100
+SAMPLE_PER_CENTER = 50
+LEADING = 64
+SWAPS = 200  # at most, or two a centre
 SAMPLE_LEAST = 20_000
 
 
@@ -31,11 +35,20 @@ def generator(seed: int, *stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=key))
 
 
-def _sample(rows: Rows, k: int, rng: np.random.Generator) -> Array:
-    """Numbers of the rows to seed from, in order; rows of no weight can't be centres."""
-    able = np.flatnonzero(rows.weights > 0)
+def _sample(rows: Rows, k: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """The rows to seed from and their weights; rows of no weight can't be centres.
+
+    They are sorted by what they hold, not by where they stand, so that a weight does what repetition would.
+    """
+    ids = np.flatnonzero(rows.weights > 0)
     size = max(SAMPLE_LEAST, SAMPLE_PER_CENTER * k)
-    return able if len(able) <= size else np.sort(rng.choice(able, size, replace=False))
+    if len(ids) > size:
+        ids = np.sort(rng.choice(ids, size, replace=False))
+    X = rows.take(ids)
+    key = np.empty(len(X))
+    dense.weighted_sums(X, generator(0).standard_normal(rows.d), key)
+    order = np.argsort(key, kind="stable")
+    return np.ascontiguousarray(X[order]), np.ascontiguousarray(rows.weights[ids[order]])
 
 
 def _draw(rng: np.random.Generator, mass: Array, count: int) -> Array:
@@ -43,7 +56,8 @@ def _draw(rng: np.random.Generator, mass: Array, count: int) -> Array:
     total = np.cumsum(mass)
     if not total[-1] > 0:
         return rng.integers(len(mass), size=count)
-    return np.minimum(np.searchsorted(total, rng.random(count) * total[-1], "right"), len(mass) - 1)
+    places: Array = np.searchsorted(total, rng.random(count) * total[-1], "right")
+    return places.clip(max=len(mass) - 1)
 
 
 def random_rows(rows: Rows, k: int, rng: np.random.Generator) -> Array:
@@ -57,37 +71,44 @@ def random_rows(rows: Rows, k: int, rng: np.random.Generator) -> Array:
 
 
 def plus_plus(rows: Rows, k: int, rng: np.random.Generator) -> Array:
-    """Greedy k-means++."""
-    ids = _sample(rows, k, rng)
-    X = rows.take(ids)
-    return X[greedy_choice(X, rows.weights[ids], k, rng)]
+    """Greedy k-means++ on a sample, mended by swaps."""
+    X, weights = _sample(rows, k, rng)
+    return X[choose(X, weights, k, rng)]
 
 
-def greedy_choice(X: Array, weights: Array, k: int, rng: np.random.Generator) -> Array:
-    """k rows of X: each the one of a few, drawn by squared distance, that leaves the least energy."""
-    trials = 2 + int(np.log(k))
-    heads = leading(X)
-    norms2 = np.einsum("ij,ij->i", heads, heads)
-    slack = 2 * rounding(X.dtype, X.shape[1]) * 4 * float(norms2.max(initial=0))
-    chosen = np.empty(k, np.int64)
-    chosen[0] = _draw(rng, weights, 1)[0]
-    least = np.empty(len(X))
-    dense.pair_distances(X, np.arange(len(X)), np.full(len(X), chosen[0]), X, least)
-    gains = np.empty((trials, len(X)))
-    bounds = np.empty((trials, len(X)), X.dtype)
-    for j in range(1, k):
-        tried = _draw(rng, weights * least, trials)
-        np.dot(heads[tried] * -2, heads.T, out=bounds)
-        saved = dense.gains(X, tried, bounds, norms2, slack, weights, least, gains)
-        best = int(saved.argmax())
+def choose(X: Array, weights: Array, k: int, rng: np.random.Generator) -> Array:
+    """k of the rows, as k-means++ and swaps choose them."""
+    ruler = _ruler(X)
+    chosen = _greedy(ruler, weights, k, rng)
+    return swap(X, weights, chosen, list(rng.random(min(2 * k, SWAPS))), ruler)
+
+
+def _ruler(X: Array) -> Ruler:
+    y, rest = X, np.zeros(len(X))
+    if X.shape[1] > LEADING:
+        heads = head_of(X, basis_of(X, LEADING - 1))
+        y, rest = np.ascontiguousarray(heads[:, :-1]), heads[:, -1].astype(np.float64)
+    norms2 = np.empty(len(X))
+    dense.squared_norms(X, norms2)
+    return Ruler(X, y, rest, norms2, 16 * rounding(X.dtype, X.shape[1]) * float(norms2.max()))
+
+
+def _greedy(ruler: Ruler, weights: Array, k: int, rng: np.random.Generator) -> Array:
+    """k rows, each drawn by squared distance: the one of a few that seems to save most energy."""
+    n, y = len(ruler.X), ruler.y
+    chosen, least = np.empty(k, np.int64), np.full(n, np.inf)
+    saved = np.empty(2 + int(np.log(k)))
+    products = np.empty((len(saved), n), y.dtype)
+    for j in range(k):
+        tried = _draw(rng, weights * least if j else weights, len(saved) if j else 1)
+        np.dot(y[tried], y.T, out=products[: len(tried)])
+        best = 0
+        if j:
+            dense.saved_energy(products, tried, ruler.norms2, weights, least, saved)
+            best = int(saved.argmax())
         chosen[j] = tried[best]
-        least -= gains[best]
+        dense.lower_least(ruler.X, chosen[j], products[best], ruler.norms2, ruler.rest, ruler.slack, least)
     return chosen
-
-
-def leading(X: Array) -> Array:
-    """Leading coordinates with the norm of the rest, for lower bounds; the rows themselves where they are narrow."""
-    return head_of(X, basis_of(X, 31)) if X.shape[1] > 48 else X
 
 
 def parallel(rows: Rows, k: int, rng: np.random.Generator, rounds: int = 5) -> Array:
@@ -112,7 +133,7 @@ def parallel(rows: Rows, k: int, rng: np.random.Generator, rounds: int = 5) -> A
     if len(candidates) <= k:
         extra = random_rows(rows, k, rng)
         return np.ascontiguousarray(np.concatenate([candidates, extra])[:k])
-    return np.ascontiguousarray(candidates[greedy_choice(candidates, served, k, rng)])
+    return np.ascontiguousarray(candidates[choose(candidates, served, k, rng)])
 
 
 def _lower_least(block: Block, least: Array, weights: Array, centers: Centers) -> float:
@@ -128,8 +149,7 @@ def _served(block: Block, weights: Array, centers: Centers) -> Array:
 
 def chains(rows: Rows, k: int, rng: np.random.Generator, length: int = 200) -> Array:
     """AFK-MC2: each centre ends a Markov chain over rows drawn by their distance from the first centre."""
-    ids = _sample(rows, k, rng)
-    X, weights = rows.take(ids), rows.weights[ids]
+    X, weights = _sample(rows, k, rng)
     every = np.arange(len(X))
     chosen = np.empty(k, np.int64)
     chosen[0] = _draw(rng, weights, 1)[0]

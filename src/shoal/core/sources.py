@@ -7,6 +7,7 @@ user brings data of its kind.
 from __future__ import annotations
 
 from collections.abc import Callable
+from mmap import mmap
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ class Source(Protocol):
 
     shape: tuple[int, int]
     dtype: np.dtype
+    is_map: bool  # do the rows lie on disk, not in memory
 
     def read(self, start: int, stop: int) -> Any: ...
 
@@ -33,6 +35,10 @@ class ArraySource:
         self.X = X
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.dtype = X.dtype
+        owner: Any = X
+        while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
+            owner = owner.base
+        self.is_map = isinstance(owner, np.memmap | mmap)
 
     def read(self, start: int, stop: int) -> Array:
         return self.X[start:stop]
@@ -43,6 +49,8 @@ class ArraySource:
 
 class SparseSource:
     """A scipy sparse matrix, kept as CSR."""
+
+    is_map = False
 
     def __init__(self, X: Any) -> None:
         csr = X.tocsr()
@@ -64,6 +72,8 @@ class SparseSource:
 
 class TableSource:
     """A table of columns; `cut` gives some of its rows as a table, `columns` a table's columns as arrays."""
+
+    is_map = False
 
     def __init__(self, shape: tuple[int, int], cut: Callable[[Any], Any], columns: Callable[[Any], list[Array]]) -> None:
         self.shape = (int(shape[0]), int(shape[1]))
@@ -95,7 +105,10 @@ def _pyarrow(X: Any) -> Source:
         return X.slice(rows.start, rows.stop - rows.start) if isinstance(rows, slice) else X.take(rows)
 
     def columns(part: Any) -> list[Array]:
-        return [c.to_numpy(zero_copy_only=False) if hasattr(c, "type") and part.num_rows == 0 else np.asarray(c) for c in part.columns]
+        return [
+            c.to_numpy(zero_copy_only=False) if hasattr(c, "type") and part.num_rows == 0 else np.asarray(c)
+            for c in part.columns
+        ]
 
     return TableSource((X.num_rows, X.num_columns), cut, columns)
 

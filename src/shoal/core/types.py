@@ -4,6 +4,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 Array = NDArray[Any]
 Floating = np.float32 | np.float64
+
+
+def is_sparse(X: Any) -> bool:
+    """Is it a SciPy sparse matrix? A plain bool: SciPy's own test narrows the type to one that has no data."""
+    return bool(sparse.issparse(X))

@@ -6,6 +6,10 @@ open is decided by distances. So a label does not depend on the block, the threa
 """
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from . import fast_kernel, kernel
 
@@ -13,14 +17,11 @@ TILE = 240  # rows laid side by side, one a vector lane; not a power of two, or 
 
 
 @fast_kernel
-def squared_distance(
-    x,  # IN (d)
-    c,  # IN (d)
-):
-    """(x - c)^2 in float64."""
+def squared_distance(X, i, C, j):
+    """(x - c)^2 in float64 of row i and centre j. (Rows are named, not sliced: a slice costs a reference count.)"""
     total = 0.0
-    for t in range(x.shape[0]):
-        e = np.float64(x[t]) - np.float64(c[t])
+    for t in range(X.shape[1]):
+        e = np.float64(X[i, t]) - np.float64(C[j, t])
         total += e * e
     return total
 
@@ -46,40 +47,37 @@ def pair_distances(
     out,  # OUT (m) float64
 ):
     for q in range(rows.shape[0]):
-        out[q] = squared_distance(X[rows[q]], C[centers[q]])
+        out[q] = squared_distance(X, rows[q], C, centers[q])
 
 
 @fast_kernel
 def _score_pair(
     columns,  # IN (h, TILE): one column of every row in the tile
-    z0,  # IN (h): first centre, times -2
-    z1,  # IN (h): second centre, times -2
-    s0,  # IN its |c|^2
-    s1,
-    out0,  # OUT (TILE)
-    out1,  # OUT (TILE)
+    Z,  # IN (k, h): centres times -2
+    j0,  # IN the two centres to score
+    j1,
+    z2,  # IN (k): |c|^2
+    out,  # OUT (2, TILE)
 ):
     """Scores of a tile's rows for two centres. Four columns at a time keep the loop bound by multiplications."""
-    h = columns.shape[0]
-    rows = columns.shape[1]
+    h, rows = columns.shape
+    s0, s1 = z2[j0], z2[j1]
     for i in range(rows):
-        out0[i] = s0
-        out1[i] = s1
+        out[0, i] = s0
+        out[1, i] = s1
     whole = h - h % 4
     for t in range(0, whole, 4):
-        a0, a1, a2, a3 = z0[t], z0[t + 1], z0[t + 2], z0[t + 3]
-        b0, b1, b2, b3 = z1[t], z1[t + 1], z1[t + 2], z1[t + 3]
-        x0, x1, x2, x3 = columns[t], columns[t + 1], columns[t + 2], columns[t + 3]
+        a0, a1, a2, a3 = Z[j0, t], Z[j0, t + 1], Z[j0, t + 2], Z[j0, t + 3]
+        b0, b1, b2, b3 = Z[j1, t], Z[j1, t + 1], Z[j1, t + 2], Z[j1, t + 3]
         for i in range(rows):
-            u0, u1, u2, u3 = x0[i], x1[i], x2[i], x3[i]
-            out0[i] = (((out0[i] + u0 * a0) + u1 * a1) + u2 * a2) + u3 * a3
-            out1[i] = (((out1[i] + u0 * b0) + u1 * b1) + u2 * b2) + u3 * b3
+            u0, u1, u2, u3 = columns[t, i], columns[t + 1, i], columns[t + 2, i], columns[t + 3, i]
+            out[0, i] = (((out[0, i] + u0 * a0) + u1 * a1) + u2 * a2) + u3 * a3
+            out[1, i] = (((out[1, i] + u0 * b0) + u1 * b1) + u2 * b2) + u3 * b3
     for t in range(whole, h):
-        a0, b0 = z0[t], z1[t]
-        x0 = columns[t]
+        a0, b0 = Z[j0, t], Z[j1, t]
         for i in range(rows):
-            out0[i] += x0[i] * a0
-            out1[i] += x0[i] * b0
+            out[0, i] += columns[t, i] * a0
+            out[1, i] += columns[t, i] * b0
 
 
 @fast_kernel
@@ -133,7 +131,7 @@ def two_best_narrow(
         now = 0
         for j in range(0, k, 2):
             last = min(j + 1, k - 1)
-            _score_pair(columns, Z[j], Z[last], z2[j], z2[last], scores[0], scores[1])
+            _score_pair(columns, Z, j, last, z2, scores)
             if last == j:
                 scores[1] = np.inf
             new = 1 - now
@@ -189,7 +187,7 @@ def settle_near_ties(
         count += 1
         nearest = np.inf
         for j in range(C.shape[0]):
-            distance = squared_distance(X[i], C[j])
+            distance = squared_distance(X, i, C, j)
             if distance < nearest:
                 nearest = distance
                 labels[i] = j
@@ -271,216 +269,234 @@ def column_moments(
 
 UP = 1 + 2.0**-22  # a float32 bound is rounded away from the truth by more than float32 can lose
 DOWN = 1 - 2.0**-22
+LANES = 8  # centres scored together
+MOST = 65535  # the largest stored lower bound, in units
 
 
-@kernel
-def order_by_label(
-    labels,  # IN (n) int32
-    starts,  # OUT (k + 1) int64
-    order,  # OUT (n) int32
-):
-    """Rows of one cluster side by side, so that the lanes of a tile meet the same centres: a counting sort."""
-    starts[:] = 0
-    for i in range(labels.shape[0]):
-        starts[labels[i] + 1] += 1
-    for j in range(starts.shape[0] - 1):
-        starts[j + 1] += starts[j]
-    for i in range(labels.shape[0]):
-        order[starts[labels[i]]] = i
-        starts[labels[i]] += 1
+@intrinsic
+def _score_eight(typingctx, heads, i, Z, s, z2, limit, out):
+    """Scores of row i for the centres 8 s .. 8 s + 7, one a vector lane, into `out`.
 
+    Returns which lanes are at or below the limit, as bits, and the lowest score above it. Written for LLVM by hand:
+    Numba would keep the lanes in memory, at ten times the cost.
+    """
+    number = heads.dtype
+    signature = types.Tuple((types.int64, number))(heads, types.int64, Z, types.int64, z2, number, out)
 
-@kernel
-def test_rows(
-    order,  # IN (n) int32: the order in which to visit the rows
-    X,  # IN (n, d)
-    C,  # IN (k, d)
-    drift,  # IN (k) float64: how far each centre has moved since the bounds were made
-    group_drift,  # IN (g) float64: the largest of them in each group
-    gap,  # IN (k) float64: half the distance to the nearest other centre
-    labels,  # IN (n) int32
-    upper,  # ADD (n) float32
-    lower,  # ADD (n, g) float32
-    best,  # OUT (n) float64: squared distance to the own centre, where it was computed
-    lists,  # OUT (g, n) int32: the rows that must look at each group
-    lengths,  # OUT (g) int64
-):
-    """Which rows can't be sure of their centre, and against which groups. Returns how many and the distances taken."""
-    groups = group_drift.shape[0]
-    visited = computed = 0
-    lengths[:] = 0
-    for i in order:
-        a = labels[i]
-        near = (upper[i] + drift[a]) * UP
-        upper[i] = near
-        closest = np.inf
-        for g in range(groups):
-            bound = (lower[i, g] - group_drift[g]) * DOWN
-            lower[i, g] = bound
-            closest = bound if bound < closest else closest
-        if near < closest or near < gap[a]:
-            continue
-        best[i] = squared_distance(X[i], C[a])
-        computed += 1
-        near = np.sqrt(best[i]) * UP
-        upper[i] = near
-        if near < closest or near < gap[a]:
-            continue
-        visited += 1
-        for g in range(groups):
-            if lower[i, g] <= near:
-                lists[g, lengths[g]] = i
-                lengths[g] += 1
-    return visited, computed
+    def codegen(context, b, signature, args):
+        H, Zs, squares, result = (context.make_array(signature.args[n])(context, b, args[n]) for n in (0, 2, 4, 6))
+        scalar = context.get_value_type(number)
+        vector = ir.VectorType(scalar, LANES)
+        suffix = f".v{LANES}f{number.bitwidth}"
 
+        def function(name, returns, takes):
+            return cgutils.get_or_insert_function(b.module, ir.FunctionType(returns, takes), name + suffix)
 
-@fast_kernel
-def _count_below(s0, s1, limits):
-    count = np.float32(0)
-    for i in range(limits.shape[0]):
-        low = s0[i] if s0[i] < s1[i] else s1[i]
-        count += np.float32(1) if low <= limits[i] else np.float32(0)
-    return count
+        def whole(n):
+            return ir.Constant(ir.IntType(64), n)
 
+        def lanes(pointer):
+            return b.bitcast(pointer, ir.PointerType(vector))
 
-@kernel
-def _flag_below(scores, limits, flags):
-    for i in range(limits.shape[0]):
-        flags[i] = scores[i] <= limits[i]
+        def load(pointer):
+            value = b.load(lanes(pointer))
+            value.align = number.bitwidth // 8
+            return value
 
+        def spread(value):
+            nothing = ir.Constant(vector, ir.Undefined)
+            one = b.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0))
+            return b.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
 
-@fast_kernel
-def _fold(s0, s1, limits, floor, out):
-    """Remember the lowest score above the limit; what is below it is looked at one by one."""
-    for i in range(limits.shape[0]):
-        limit, f, v, w = limits[i], floor[i], s0[i], s1[i]
-        v = v if v > limit else np.inf
-        w = w if w > limit else np.inf
-        v = v if v < w else w
-        out[i] = v if v < f else f
+        h = cgutils.unpack_tuple(b, H.shape)[1]
+        width = cgutils.unpack_tuple(b, Zs.shape)[1]
+        first = b.mul(args[3], whole(LANES))
+        y = b.gep(H.data, [b.mul(args[1], h)])
+        z = b.gep(Zs.data, [b.mul(first, width)])
+        multiply_add = function("llvm.fmuladd", vector, [vector] * 3)
+
+        def add_products(start, stop, sums):
+            """sums[u] += y[t + u] * z[t + u] for t from start to stop: as many columns at once as there are sums."""
+            before = b.basic_block
+            head, body, after = (b.append_basic_block(name) for name in ("head", "body", "after"))
+            b.branch(head)
+            b.position_at_end(head)
+            t, running = b.phi(ir.IntType(64)), [b.phi(vector) for _ in sums]
+            t.add_incoming(start, before)
+            for phi, value in zip(running, sums, strict=True):
+                phi.add_incoming(value, before)
+            b.cbranch(b.icmp_signed("<", t, stop), body, after)
+            b.position_at_end(body)
+            for u, phi in enumerate(running):
+                column = b.add(t, whole(u))
+                at = b.gep(z, [b.mul(column, whole(LANES))])
+                phi.add_incoming(b.call(multiply_add, [spread(b.load(b.gep(y, [column]))), load(at), phi]), body)
+            t.add_incoming(b.add(t, whole(len(sums))), body)
+            b.branch(head)
+            b.position_at_end(after)
+            return running
+
+        zero = ir.Constant(vector, [0.0] * LANES)
+        most = b.and_(width, whole(-4))
+        s0, s1, s2, s3 = add_products(whole(0), most, [load(b.gep(squares.data, [first])), zero, zero, zero])
+        (score,) = add_products(most, width, [b.fadd(b.fadd(s0, s1), b.fadd(s2, s3))])
+        b.store(score, lanes(result.data)).align = number.bitwidth // 8
+        hit = b.fcmp_ordered("<=", score, spread(args[5]))
+        above = b.select(hit, ir.Constant(vector, [float("inf")] * LANES), score)
+        lowest = b.call(function("llvm.vector.reduce.fmin", scalar, [vector]), [above])
+        return context.make_tuple(b, signature.return_type, [b.zext(b.bitcast(hit, ir.IntType(LANES)), ir.IntType(64)), lowest])
+
+    return signature, codegen
 
 
 @fast_kernel
-def _squared_difference(x, z, start, stop):
+def _finer(heads, i, Z, j, coarse):
+    """What a coarse squared bound gains when its last column, the norm left out, gives way to the finer columns."""
     total = np.float32(0)
-    for t in range(start, stop):
-        e = x[t] - z[t]
+    for t in range(coarse, heads.shape[1]):
+        e = heads[i, t] - Z[j, t]
         total += e * e
-    return total
+    rest = heads[i, coarse - 1] - Z[j, coarse - 1]
+    return total - rest * rest
+
+
+@kernel
+def _lower_bounds(
+    lower,  # ADD (n, g) uint16: bounds of row i, in units
+    i,
+    steps,  # IN (g) uint16: what to take off
+):
+    """The groups have moved: every bound goes down. Returns the least."""
+    least = np.uint16(MOST)
+    for g in range(steps.shape[0]):
+        bound, step = lower[i, g], steps[g]
+        bound = np.uint16(bound - step) if bound > step else np.uint16(0)
+        lower[i, g] = bound
+        least = bound if bound < least else least
+    return least
 
 
 @fast_kernel
-def screen(
-    rows,  # IN (m) int32: which rows
-    g,  # IN which group of centres
-    first,  # IN the group's centres are ids[first:last]
-    last,
-    ids,  # IN (k) int32
-    group_of,  # IN (k) int32
-    heads,  # IN (n, h): leading coordinates of the rows
-    Zc,  # IN (k, coarse): the centres' coarse ones times -2, in the order of ids
-    z2,  # IN (k): |c|^2, in the order of ids
-    Z,  # IN (k, h): all their leading coordinates, in the order of ids
+def settle_rows(
     X,  # IN (n, d)
-    C,  # IN (k, d)
+    heads,  # IN (n, h): leading columns of the rows, the first c of them coarse
+    norms2,  # IN (n) float64: squared norms of the coarse ones
     slack,  # IN (n): how far a score may be off
+    centers,  # IN the centres, see `kmeans.projected.Centres`
+    moved,  # IN how they have moved: drift (k), steps (g) uint16, gap (k)
+    per_unit,  # IN how many units, in which lower bounds are stored, make a distance of one
     labels,  # ADD (n) int32
-    best,  # ADD (n) float64
-    upper,  # OUT (n) float32
-    lower,  # ADD (n, g) float32
+    upper,  # ADD (n) float32: no less than the distance to the own centre
+    lower,  # ADD (n, g) uint16: no more than the distance to any other centre of the group
 ):
-    """Compute distances only to centres of the group whose lower bound is below the row's best. Returns how many."""
+    """New labels. Returns the rows that bounds did not settle, the distances computed and the coarse scores."""
+    order, group_of, starts, Zc, z2, Z, C = centers
+    drift, steps, gap = moved
     coarse = Zc.shape[1]
     fine = heads.shape[1] > coarse
-    computed = 0
-    columns = np.zeros((coarse, TILE), heads.dtype)
-    limits = np.empty(TILE, heads.dtype)
-    floor = np.empty((2, TILE), heads.dtype)
-    scores = np.empty((2, TILE), heads.dtype)
-    norms = np.empty(TILE, np.float64)
-    flags = np.empty((2, TILE), np.uint8)
-    words = flags.view(np.uint64)
-    for start in range(0, rows.shape[0], TILE):
-        tile = rows[start : start + TILE]
-        limits[:] = -np.inf
-        floor[0] = np.inf
-        for i in range(tile.shape[0]):
-            r = tile[i]
-            norm = 0.0
-            for t in range(coarse):
-                v = heads[r, t]
-                columns[t, i] = v
-                norm += np.float64(v) * np.float64(v)
-            norms[i] = norm
-            limits[i] = best[r] - norm + slack[r]
-            lower[r, g] = np.inf
-        now = 0
-        for j in range(first, last, 2):
-            pair = min(2, last - j)
-            _score_pair(columns, Zc[j], Zc[j + pair - 1], z2[j], z2[j + pair - 1], scores[0], scores[1])
-            _fold(scores[0], scores[1], limits, floor[now], floor[1 - now])
-            now = 1 - now
-            if _count_below(scores[0], scores[1], limits) == 0:
+    out = np.empty(LANES, heads.dtype)
+    visited = computed = scored = 0
+    for i in range(X.shape[0]):
+        label = labels[i]
+        near = (upper[i] + drift[label]) * UP
+        upper[i] = near
+        least = _lower_bounds(lower, i, steps)
+        if least > near * per_unit or near < gap[label]:
+            continue
+        best = squared_distance(X, i, C, label)
+        computed += 1
+        near = np.sqrt(best) * UP
+        upper[i] = near
+        reach = np.int64(near * per_unit) + 1  # bounds up to here leave a group open
+        if least > reach or near < gap[label]:
+            continue
+        visited += 1
+        norm, off = norms2[i], np.float64(slack[i])
+        limit = best - norm + off
+        for g in range(steps.shape[0]):
+            if lower[i, g] > reach:
                 continue
-            for q in range(pair):
-                _flag_below(scores[q], limits, flags[q])
-            for q in range(pair):
-                candidate = ids[j + q]
-                for word in range(words.shape[1]):
-                    if words[q, word] == 0:
+            lower[i, g] = MOST
+            floor = np.inf  # lowest score of what is ruled out
+            loser = np.inf  # lowest distance of what is not, but does not win
+            for s in range(starts[g], starts[g + 1]):
+                hits, above = _score_eight(heads, i, Zc, s, z2, heads.dtype.type(limit), out)
+                floor = min(floor, np.float64(above))
+                scored += LANES
+                lane = -1
+                while hits:
+                    lane += 1
+                    hit, hits = hits & 1, hits >> 1
+                    candidate = order[LANES * s + lane]
+                    if hit == 0 or candidate == label:
                         continue
-                    for i in range(8 * word, 8 * word + 8):
-                        if flags[q, i] == 0 or candidate == labels[tile[i]]:
-                            continue
-                        r = tile[i]
-                        score = scores[q, i]
-                        if fine and score <= limits[i]:  # swap the norm that the coarse columns leave out for finer ones
-                            rest = heads[r, coarse - 1] - Z[j + q, coarse - 1]
-                            score += _squared_difference(heads[r], Z[j + q], coarse, heads.shape[1]) - rest * rest
-                        if score > limits[i]:
-                            bound = np.sqrt(max(score + norms[i] - slack[r], 0.0)) * DOWN
-                            lower[r, g] = min(np.float64(lower[r, g]), bound)
-                            continue
-                        distance = squared_distance(X[r], C[candidate])
-                        computed += 1
-                        if distance < best[r] or (distance == best[r] and candidate < labels[r]):
-                            old = group_of[labels[r]]
-                            lower[r, old] = min(np.float64(lower[r, old]), np.sqrt(best[r]) * DOWN)
-                            best[r] = distance
-                            labels[r] = candidate
-                            limits[i] = distance - norms[i] + slack[r]
-                        else:
-                            lower[r, g] = min(np.float64(lower[r, g]), np.sqrt(distance) * DOWN)
-        for i in range(tile.shape[0]):
-            r = tile[i]
-            upper[r] = np.sqrt(best[r]) * UP
-            bound = np.sqrt(max(floor[now, i] + norms[i] - slack[r], 0.0)) * DOWN
-            lower[r, g] = min(np.float64(lower[r, g]), bound)
-    return computed
+                    score = np.float64(out[lane])
+                    if fine:
+                        score += _finer(heads, i, Z, LANES * s + lane, coarse)
+                    if score > limit:
+                        floor = min(floor, score)
+                        continue
+                    distance = squared_distance(X, i, C, candidate)
+                    computed += 1
+                    if distance < best or (distance == best and candidate < label):
+                        old = group_of[label]
+                        lower[i, old] = min(np.int64(lower[i, old]), np.int64(min(np.sqrt(best) * DOWN * per_unit, MOST)))
+                        best, label = distance, candidate
+                        near = np.sqrt(best) * UP
+                        reach = np.int64(near * per_unit) + 1
+                        limit = best - norm + off
+                    else:
+                        loser = min(loser, distance)
+            bound = np.sqrt(min(max(floor + norm - off, 0.0), loser)) * DOWN * per_unit
+            lower[i, g] = min(np.int64(lower[i, g]), np.int64(min(bound, MOST)))
+        upper[i] = near
+        labels[i] = label
+    return visited, computed, scored
+
+
+@fast_kernel
+def weighted_sums(
+    X,  # IN (n, d)
+    v,  # IN (d) float64
+    out,  # OUT (n) float64
+):
+    for i in range(X.shape[0]):
+        total = 0.0
+        for t in range(X.shape[1]):
+            total += np.float64(X[i, t]) * v[t]
+        out[i] = total
+
+
+@fast_kernel
+def saved_energy(
+    products,  # IN (t, n): y.z of proposed centres' and all rows' leading coordinates
+    tried,  # IN (t): rows proposed as centres
+    norms2,  # IN (n) float64: |x|^2
+    weights,  # IN (n) float64
+    least,  # IN (n) float64: squared distance to the nearest centre so far
+    saved,  # OUT (t) float64
+):
+    """Energy that each proposed centre would save, as if what the leading coordinates leave out were orthogonal."""
+    for q in range(tried.shape[0]):
+        own = norms2[tried[q]]
+        total = 0.0
+        for i in range(least.shape[0]):
+            gain = least[i] - (own + norms2[i] - 2 * np.float64(products[q, i]))
+            total += weights[i] * gain if gain > 0 else 0.0
+        saved[q] = total
 
 
 @kernel
-def gains(
+def lower_least(
     X,  # IN (n, d)
-    tried,  # IN (t): rows proposed as centres
-    scores,  # IN (t, n): -2 y.z of the proposed rows' and all rows' heads
-    norms2,  # IN (n): |y|^2
-    slack,  # IN how far a score may be off
-    weights,  # IN (n) float64
-    least,  # IN (n) float64: squared distance to the nearest centre so far
-    out,  # OUT (t, n) float64: by how much each proposal would lower it
+    c,  # IN which row is the new centre
+    products,  # IN (n): y.z with it
+    norms2,  # IN (n) float64: |x|^2
+    rest,  # IN (n) float64: norm of what the leading coordinates leave out
+    slack,  # IN how far a product may be off
+    least,  # ADD (n) float64
 ):
-    """Energy saved by each proposed centre; distances only where the lower bound is below the present one."""
-    saved = np.zeros(tried.shape[0])
-    for q in range(tried.shape[0]):
-        c = X[tried[q]]
-        own = norms2[tried[q]] - slack
-        line = scores[q]
-        for i in range(X.shape[0]):
-            out[q, i] = 0.0
-            if line[i] + norms2[i] + own < least[i]:
-                gain = least[i] - squared_distance(X[i], c)
-                if gain > 0:
-                    out[q, i] = gain
-                    saved[q] += weights[i] * gain
-    return saved
+    """Distances to the new centre, computed only where the lower bound is below the present least."""
+    for i in range(X.shape[0]):
+        if norms2[i] + norms2[c] - 2 * (products[i] + rest[i] * rest[c]) - slack < least[i]:
+            least[i] = min(least[i], squared_distance(X, i, X, c))

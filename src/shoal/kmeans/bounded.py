@@ -62,7 +62,7 @@ def arrange(algorithm: str, n: int, centers: Array) -> Bounds:
     """Which centres go together."""
     k = len(centers)
     size = {"hamerly": k, "yinyang": 10}.get(algorithm, TILE_CENTERS.get(algorithm, k))
-    order, tiles = group_centers(centers, -(-k // size))
+    order, tiles = group_centers(centers, size)
     groups = {"elkan": np.arange(k + 1), "yinyang": tiles}.get(algorithm, np.array([0, k]))
     lower = np.zeros((n, len(groups) - 1), np.float32)
     return Bounds(centers, np.full(n, np.inf, np.float32), lower, order, tiles, groups)
@@ -121,12 +121,10 @@ def _reset_bounds(plan: Plan, mine: Array, upper: Array, lower: Array, rows: Arr
         return
     for t in np.flatnonzero(need.any(axis=0)):
         first, last = np.searchsorted(b.groups, b.tiles[t : t + 2])
-        lower[np.ix_(rows[need[:, t]], range(first, last))] = np.inf
+        lower[np.ix_(rows[need[:, t]], np.arange(first, last))] = np.inf
 
 
-def _look(
-    block: Block, rows: Array, tile: slice, plan: Plan, group_of: Array, mine: Array, best: Array, lower: Array
-) -> int:
+def _look(block: Block, rows: Array, tile: slice, plan: Plan, group_of: Array, mine: Array, best: Array, lower: Array) -> int:
     """Rows against one tile of centres: a GEMM, then distances for what it leaves open."""
     part = block.take(rows)
     norms2 = part.squared_norms()

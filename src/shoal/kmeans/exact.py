@@ -32,11 +32,16 @@ ALGORITHMS: dict[str, Assign] = {
 }
 
 
+MEMORY = {True: 1 / 16, False: 3 / 4}  # what bounds may take, as a share of X: less if X is a memory map
+
+
 def choose_algorithm(rows: Rows, k: int) -> str:
-    """What "auto" runs."""
+    """What "auto" runs: the method that `python -m bench algorithms` shows to be fastest, if its bounds fit."""
     if rows.is_sparse:
-        return "hamerly" if k < 20 else "yinyang"
-    return "projected"
+        return "hamerly"
+    size = len(rows) * rows.d * rows.dtype.itemsize
+    room = max(size * MEMORY[rows.source.is_map], 1 << 25)
+    return "projected" if projected.memory(len(rows), rows.d, k, rows.dtype) <= room else "hamerly"
 
 
 class KMeans(CentersEstimator):
@@ -191,7 +196,7 @@ class KMeans(CentersEstimator):
         """Starting centres in the rows' frame."""
         k = self.n_clusters
         if given is None and not callable(self.init):
-            C = SEEDINGS[self.init](rows, k, generator(seed, attempt))
+            C: Any = SEEDINGS[self.init](rows, k, generator(seed, attempt))
         else:
             if given is None:
                 state = np.random.RandomState(generator(seed, attempt).integers(2**31))
@@ -199,9 +204,7 @@ class KMeans(CentersEstimator):
             C = rows.convert(given).X
         return np.ascontiguousarray(C, rows.dtype)
 
-    def _run(
-        self, rows: Rows, state: Partition, assign: Assign, tol: float, limits: Limits, hooks: Hooks
-    ) -> Outcome:
+    def _run(self, rows: Rows, state: Partition, assign: Assign, tol: float, limits: Limits, hooks: Hooks) -> Outcome:
         """One start, step by step."""
 
         def over(info: partition.Info) -> bool:

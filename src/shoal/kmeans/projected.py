@@ -1,18 +1,13 @@
 """Exact k-means by projected lower bounds: the flagship for wide data and many centres. Our own.
 
-Rotate once so that the leading directions carry most of the variance. With y the first coordinates of a row x and
-rho = |x_rest| the norm of what they leave out, and z and r the same of a centre c,
+The *head* of a row, a few leading coordinates and the norm of the rest, has distances that never exceed the true ones
+(see `core.directions`). So a centre whose head is farther from a row's head than the row's present centre is from the
+row can't win it, for the price of a few columns; only the others are computed in full. Two heads are used, a coarse one
+for every pair and a finer one for what it leaves open. Rows of up to `IDENTITY` columns are their own heads.
 
-    |x - c|^2  =  |y - z|^2 + |x_rest - c_rest|^2  >=  |y - z|^2 + (rho - r)^2,
-
-an exact lower bound for the price of a few columns; rho rides along as one more column. Only centres whose bound is
-below the distance to the row's present centre are computed in full. Two bounds are taken, a coarse one for every pair
-and a fine one for what the coarse one leaves open.
-
-Rows also keep Yinyang's bounds: one lower bound for each of a few groups of centres, made from the coarse bounds. A
-row that is nearer to its centre than all of them allow is not looked at; other rows look at the open groups only.
-Rows of up to `IDENTITY` columns are their own coordinates: then nothing is rotated or stored, and the bound is the
-distance itself.
+On top, rows keep bounds as in Yinyang k-means (Ding et al. 2015, ICML): one upper bound, and one lower bound for each
+group of neighbouring centres, made from the heads' distances and stored in two bytes. A row that is nearer to its
+centre than all of them is not looked at; the others look at the groups that are open.
 """
 
 from __future__ import annotations
@@ -22,18 +17,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.blocks import Block, Centers, rounding
+from ..core.blocks import Centers, DenseBlock, rounding
 from ..core.directions import SAMPLE, basis_of, head_of
 from ..core.grouping import gaps, group_centers
-from ..core.partition import Found, Partition, unsettled
+from ..core.partition import Found, Partition, label_all, unsettled
 from ..core.rows import Rows
 from ..core.types import Array
 from ..kernels import dense
 
-IDENTITY = 48  # columns up to which a row needs no projection
-COARSE, FINE = 32, 48  # leading columns, with the norm of the rest as the last one of each
-GROUP = 16  # centres a group, about
-GROUPS = 24  # at most
+IDENTITY = 48  # columns up to which a row is its own head
+COARSE, FINE = 32, 48  # columns of the heads; the last one of each is the norm of the rest
+GROUPS = 64  # at most
+RANGE = 8.0  # the largest stored bound, in root mean squares of the rows
 
 
 class Bounds(NamedTuple):
@@ -41,110 +36,113 @@ class Bounds(NamedTuple):
 
     anchor: Array  # (k, d): the centres to which the bounds refer
     upper: Array  # (n) float32
-    lower: Array  # (n, groups) float32
+    lower: Array  # (n, groups) uint16, in units
+    unit: float
     heads: Array  # (n, FINE), or (n, 0) where rows are their own
     basis: Array  # (d, FINE - 2), or (d, 0)
-    order: Array  # (k) int32: the centres, group by group
-    groups: Array  # (groups + 1): where each group starts in `order`
+    order: Array  # (k): the centres, group by group
+    groups: Array  # (groups + 1): where each group starts in `order`, a multiple of LANES
 
     def forget(self, row: int) -> None:
-        self.upper[row], self.lower[row] = np.inf, -1
+        self.upper[row], self.lower[row] = np.inf, 0
+
+
+class Centres(NamedTuple):
+    """The centres as `kernels.dense.settle_rows` wants them: eight side by side, the last eight filled up."""
+
+    order: Array  # (8 e) int32: which centre, -1 for none
+    group_of: Array  # (k) int32
+    starts: Array  # (groups + 1): where each group starts, in eights
+    coarse: Array  # (e, c, 8): coarse heads times -2
+    z2: Array  # (8 e): their squared norms, infinite for none
+    Z: Array  # (8 e, h): whole heads
+    C: Array  # (k, d)
 
 
 class Plan(NamedTuple):
-    """What a block needs to know about the centres in this step."""
+    """What a block needs to know in this step."""
 
     centers: Centers
-    Z: Array  # (k, h): heads in the order of the groups
-    coarse: Array  # (k, c): the first of them times -2
-    z2: Array  # (k): squared norms of the coarse ones
-    basis: Array
-    order: Array
-    groups: Array
-    group_of: Array  # (k) int32
-    drift: Array  # (k)
-    group_drift: Array  # (groups)
-    gap: Array  # (k)
+    lanes: Centres
+    moved: tuple[Array, Array, Array]  # drift (k), group drift in units (groups), gap (k)
+    per_unit: float
     anew: bool
 
 
+def size_of_groups(k: int) -> int:
+    return dense.LANES * max(1, -(-k // (dense.LANES * GROUPS)))
+
+
+def memory(n: int, d: int, k: int, dtype: np.dtype) -> int:
+    """Bytes that the bounds will take."""
+    heads = FINE * dtype.itemsize if d > IDENTITY else 0
+    return n * (heads + 2 * -(-k // size_of_groups(k)) + 4)
+
+
+def begin(rows: Rows, state: Partition) -> Bounds:
+    """Find the directions and arrange the centres."""
+    n, C = len(rows), state.centers
+    order, groups = group_centers(C, size_of_groups(len(C)))
+    basis = np.empty((rows.d, 0), rows.dtype)
+    if rows.d > IDENTITY:
+        basis = basis_of(rows.take(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int)), FINE - 2)
+    heads = np.empty((n, FINE if basis.shape[1] else 0), rows.dtype)
+    if basis.shape[1]:
+        for _ in rows.shares(_project_block, basis, per_row=(heads,)):
+            pass
+    unit = RANGE * (state.square / rows.weights.sum()) ** 0.5 / dense.MOST or 1.0
+    upper, lower = np.full(n, np.inf, np.float32), np.zeros((n, len(groups) - 1), np.uint16)
+    return Bounds(C, upper, lower, unit, heads, basis, order, groups)
+
+
+def _project_block(block: DenseBlock, heads: Array, basis: Array) -> None:
+    heads[:] = head_of(block.X, basis, COARSE)
+
+
+def side_by_side(C: Array, b: Bounds) -> Centres:
+    """Arrange the centres for the kernel."""
+    k, lanes = len(C), dense.LANES
+    filled = -(-k // lanes) * lanes
+    heads = head_of(C, b.basis, COARSE) if b.basis.shape[1] else C
+    Z = np.zeros((filled, heads.shape[1]), C.dtype)
+    Z[:k] = heads[b.order]
+    coarse = Z[:, : COARSE if b.basis.shape[1] else None]
+    z2 = np.full(filled, np.inf, C.dtype)
+    z2[:k] = np.einsum("ij,ij->i", coarse[:k], coarse[:k])
+    order = np.full(filled, -1, np.int32)
+    order[:k] = b.order
+    group_of = np.empty(k, np.int32)
+    group_of[b.order] = np.searchsorted(b.groups, np.arange(k), "right") - 1
+    eights = np.ascontiguousarray((-2 * coarse).reshape(-1, lanes, coarse.shape[1]).transpose(0, 2, 1))
+    return Centres(order, group_of, -(-b.groups // lanes), eights, z2, Z, C)
+
+
 def assign_block(
-    block: Block, labels: Array, old: Array, weights: Array, upper: Array, lower: Array, heads: Array, plan: Plan
+    block: DenseBlock, labels: Array, old: Array, weights: Array, upper: Array, lower: Array, heads: Array, plan: Plan
 ) -> Found:
     """One block's share of a step."""
-    X, k, d = block.X, *plan.centers.C.shape
-    if plan.basis.shape[1] and labels[0] < 0:
-        heads[:] = head_of(X, plan.basis, COARSE)
+    X, (k, d) = block.X, plan.lanes.C.shape
+    width = plan.lanes.coarse.shape[1]
     H = heads if heads.shape[1] else X
-    width = plan.coarse.shape[1]
     norms2 = np.empty(len(X))
     dense.squared_norms(H[:, :width], norms2)
     slack = (2 * rounding(X.dtype, d) * (np.sqrt(norms2) + plan.centers.largest) ** 2).astype(X.dtype)
-    scanned = 0
-    if labels[0] < 0:  # a first guess: the least coarse bound
-        guess = np.ascontiguousarray(H[:, :width])
-        dense.two_best_narrow(guess, plan.coarse, plan.z2, labels, *np.empty((2, len(X)), X.dtype))
-        labels[:] = plan.order[labels]
-        scanned = len(X) * k
-    lists = np.empty((len(plan.group_drift), len(X)), np.int32)
-    lengths = np.empty(len(lists), np.int64)
-    best = np.empty(len(X))
-    order = np.empty(len(X), np.int32)
-    dense.order_by_label(labels, np.empty(k + 1, np.int64), order)
-    visited, computed = dense.test_rows(
-        order, X, plan.centers.C, plan.drift, plan.group_drift, plan.gap, labels, upper, lower, best, lists, lengths
+    visited, computed, scored = dense.settle_rows(
+        X, H, norms2, slack, tuple(plan.lanes), plan.moved, plan.per_unit, labels, upper, lower
     )
-    for g in np.flatnonzero(lengths):
-        first, last = plan.groups[g : g + 2]
-        scanned += int(lengths[g] * (last - first))
-        computed += dense.screen(
-            lists[g, : lengths[g]], g, first, last, plan.order, plan.group_of, H, plan.coarse, plan.z2, plan.Z,
-            X, plan.centers.C, slack, labels, best, upper, lower,
-        )  # fmt: skip
-    return Found(block.moves(weights, old, labels, k, plan.anew), visited, computed + scanned * width // d)
-
-
-def begin(rows: Rows, centers: Array) -> Bounds:
-    """Find the directions and arrange the centres; the first step fills the rest in."""
-    n, (k, d) = len(rows), centers.shape
-    basis = np.empty((d, 0), rows.dtype)
-    if d > IDENTITY:
-        basis = basis_of(rows.take(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int)), FINE - 2)
-    order, groups = group_centers(centers, min(GROUPS, -(-k // GROUP)))
-    return Bounds(
-        centers,
-        np.full(n, np.inf, np.float32),
-        np.full((n, len(groups) - 1), -1, np.float32),
-        np.empty((n, FINE if basis.shape[1] else 0), rows.dtype),
-        basis,
-        order.astype(np.int32),
-        groups,
-    )
+    return Found(block.moves(weights, old, labels, k, plan.anew), visited, computed + scored * width // d)
 
 
 def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], Bounds]:
-    """The rows that can't be sure, against the groups they can't rule out."""
-    b: Bounds = state.bounds or begin(rows, state.centers)
+    """The rows that can't be sure, against the groups they can't rule out. The first step looks at everything."""
+    b: Bounds | None = state.bounds
     C = state.centers
-    Z = (head_of(C, b.basis, COARSE) if b.basis.shape[1] else C)[b.order]
-    width = COARSE if b.basis.shape[1] else C.shape[1]
-    coarse = np.ascontiguousarray(Z[:, :width])
+    if b is None:
+        return label_all(rows, state), begin(rows, state)
     drift = np.linalg.norm(C.astype(np.float64) - b.anchor, axis=1)
-    group_of = np.empty(len(C), np.int32)
-    group_of[b.order] = np.searchsorted(b.groups, np.arange(len(C)), "right") - 1
-    plan = Plan(
-        centers=rows.prepare(C),
-        Z=np.ascontiguousarray(Z),
-        coarse=-2 * coarse,
-        z2=np.einsum("ij,ij->i", coarse, coarse),
-        basis=b.basis,
-        order=b.order,
-        groups=b.groups,
-        group_of=group_of,
-        drift=drift,
-        group_drift=np.maximum.reduceat(drift[b.order], b.groups[:-1]),
-        gap=gaps(C) if C.shape[1] <= 2 * IDENTITY else np.zeros(len(C)),
-        anew=unsettled(state),
-    )
+    steps = np.ceil(np.maximum.reduceat(drift[b.order], b.groups[:-1]) / b.unit)
+    gap = gaps(C) if C.shape[1] <= 2 * IDENTITY else np.zeros(len(C))
+    moved = (drift, np.minimum(steps, dense.MOST).astype(np.uint16), gap)
+    plan = Plan(rows.prepare(C), side_by_side(C, b), moved, (1 - 2.0**-40) / b.unit, unsettled(state))
     per_row = (state.labels, state.labels.copy(), rows.weights, b.upper, b.lower, b.heads)
     return rows.shares(assign_block, plan, per_row=per_row), b._replace(anchor=C)

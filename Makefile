@@ -1,0 +1,49 @@
+# Needs make and Python 3.11 or later. Everything else goes into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+
+.PHONY: help run test bench clean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make run     cluster the data set that ships with Shoal"
+	@echo "make test    linters, types, layers and tests"
+	@echo "make bench   Shoal beside other libraries"
+	@echo "make clean   remove .venv and caches"
+
+run: $(VENV)/.run
+	@$(BIN)/shoal demo
+
+test: $(VENV)/.test
+	@echo "== ruff" && $(BIN)/ruff check --quiet .
+	@echo "== mypy" && $(BIN)/mypy
+	@echo "== layers" && $(BIN)/lint-imports --no-logo
+	@echo "== pytest" && $(BIN)/python -m pytest -q -n 2
+
+bench: $(VENV)/.bench
+	@$(BIN)/python -m bench
+
+clean:
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Shoal needs Python 3.11 or later: make PYTHON=python3.12 ...")'
+	@echo "Creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --upgrade pip
+
+# One stamp for each set of dependencies: nothing is installed again until pyproject.toml changes.
+$(VENV)/.run: pyproject.toml | $(BIN)/python
+	@echo "Installing Shoal"
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
+	@echo "Installing Shoal and what '$*' needs"
+	@$(PIP) --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,175 @@
+"""One small function a library: the same rows, the same start where the library takes one, all rows, no early stop.
+
+A library that did something else than it was asked for is an error, not a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import cpu_count
+
+Array = np.ndarray[Any, Any]
+
+
+class Fit(NamedTuple):
+    """What came out. `energy` is what the library itself says, `distances` what it says it computed; 0: it does not say."""
+
+    centers: Array
+    n_iter: int
+    energy: float = 0.0
+    distances: int = 0
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """fit(X, C0, iters, tol) of a library."""
+
+    name: str
+    package: str
+    fit: Callable[[Any, Array, int, float], Fit]
+    takes_start: bool = True  # otherwise it starts from rows of its own choice
+    takes_tol: bool = True  # otherwise it runs all its iterations
+
+    def missing(self) -> bool:
+        return find_spec(self.package) is None
+
+
+def _shoal(algorithm: str) -> Callable[[Any, Array, int, float], Fit]:
+    def fit(X: Any, C0: Array, iters: int, tol: float) -> Fit:
+        from shoal import KMeans
+
+        model = KMeans(len(C0), init=C0, max_iter=iters, tol=tol, algorithm=algorithm, n_threads=cpu_count()).fit(X)
+        distances = sum(record["distances"] for record in model.history_)
+        return Fit(model.cluster_centers_, model.n_iter_, model.inertia_, distances)
+
+    return fit
+
+
+def _sklearn(algorithm: str) -> Callable[[Any, Array, int, float], Fit]:
+    def fit(X: Any, C0: Array, iters: int, tol: float) -> Fit:
+        from sklearn.cluster import KMeans
+
+        model = KMeans(len(C0), init=C0, n_init=1, max_iter=iters, tol=tol, algorithm=algorithm).fit(X)
+        return Fit(model.cluster_centers_, model.n_iter_, model.inertia_)
+
+    return fit
+
+
+def _sklearnex(X: Any, C0: Array, iters: int, tol: float) -> Fit:
+    from sklearnex.cluster import KMeans
+
+    model = KMeans(len(C0), init=C0, n_init=1, max_iter=iters, tol=tol).fit(X)
+    if not hasattr(model, "_onedal_estimator"):
+        raise RuntimeError("scikit-learn-intelex handed the fit to scikit-learn")
+    return Fit(np.asarray(model.cluster_centers_), model.n_iter_, model.inertia_)
+
+
+def _faiss(X: Any, C0: Array, iters: int, tol: float) -> Fit:
+    """Returns centres only: it does not label the rows by them. No tolerance."""
+    faiss: Any = import_module("faiss")
+    k, d = C0.shape
+    model = faiss.Clustering(d, k)
+    model.niter = iters
+    model.max_points_per_centroid = len(X)  # the default is a sample of 256 rows a centre
+    model.min_points_per_centroid = 1
+    model.early_stop_threshold = -1.0  # the default stops as soon as its float32 objective repeats itself
+    faiss.omp_set_num_threads(cpu_count())
+    faiss.copy_array_to_vector(np.ascontiguousarray(C0, np.float32).ravel(), model.centroids)
+    model.train(X, faiss.IndexFlatL2(d))
+    done = model.iteration_stats.size()
+    centers = faiss.vector_to_array(model.centroids).reshape(k, d)
+    return Fit(centers, done, float(model.iteration_stats.at(done - 1).obj))
+
+
+def _faiss_super(X: Any, C0: Array, iters: int, tol: float) -> Fit:
+    """Prunes by chance, so not exact; needs 32 columns; starts from rows of its own choice; returns centres only."""
+    faiss: Any = import_module("faiss")
+    k, d = C0.shape
+    faiss.omp_set_num_threads(cpu_count())
+    model = faiss.SuperKmeans(d, k, niter=iters, max_points_per_centroid=len(X), min_points_per_centroid=1)
+    model.train(X)
+    return Fit(model.centroids, len(model.obj), float(model.obj[-1]))
+
+
+def _superkmeans(X: Any, C0: Array, iters: int, tol: float) -> Fit:
+    """Prunes by chance, so not exact; starts from rows of its own choice; returns centres only."""
+    from superkmeans import SuperKMeans
+
+    k, d = C0.shape
+    model = SuperKMeans(
+        k,
+        d,
+        hierarchical=False,
+        iters=iters,
+        sampling_fraction=1.0,
+        max_points_per_cluster=len(X),
+        n_threads=cpu_count(),
+        early_termination=False,
+        tol=0.0,
+    )
+    centers = model.train(X)
+    if model.sampled_indices is not None:
+        raise RuntimeError("superkmeans took a sample of the rows")
+    return Fit(centers, len(model.iteration_stats), float(model.iteration_stats[-1].objective))
+
+
+SHOAL_ALGORITHMS = ("lloyd", "hamerly", "elkan", "yinyang", "exponion", "projected")
+
+ADAPTERS = {
+    adapter.name: adapter
+    for adapter in [
+        Adapter("shoal", "shoal", _shoal("auto")),
+        *[Adapter(f"shoal-{name}", "shoal", _shoal(name)) for name in SHOAL_ALGORITHMS],
+        Adapter("sklearn", "sklearn", _sklearn("lloyd")),
+        Adapter("sklearn-elkan", "sklearn", _sklearn("elkan")),
+        Adapter("sklearnex", "sklearnex", _sklearnex),
+        Adapter("faiss", "faiss", _faiss, takes_tol=False),
+        Adapter("faiss-super", "faiss", _faiss_super, takes_start=False, takes_tol=False),
+        Adapter("superkmeans", "superkmeans", _superkmeans, takes_start=False, takes_tol=False),
+    ]
+}
+EXACT_PEERS = ("sklearn", "sklearnex", "faiss")
+
+
+def seed_shoal(X: Array, k: int, seed: int) -> Callable[[], Array]:
+    """Our k-means++, ready to run: the rows have been measured, as in a fit before its first centre."""
+    from shoal.core.moments import measure
+    from shoal.core.rows import Rows, one_blas_thread
+    from shoal.core.seeding import SEEDINGS, generator
+    from shoal.core.sources import find_source
+
+    rows = Rows(find_source(X), n_threads=cpu_count())
+    rows.frame = measure(rows, False).frame
+
+    def seed_it() -> Array:
+        with rows, one_blas_thread():
+            return rows.frame.out_of(SEEDINGS["k-means++"](rows, k, generator(seed, 0)), X.dtype)
+
+    return seed_it
+
+
+def seed_sklearn(X: Array, k: int, seed: int) -> Callable[[], Array]:
+    """scikit-learn's k-means++ on all rows, with the norms that a fit would hand it."""
+    from sklearn.cluster import kmeans_plusplus
+
+    norms = np.einsum("ij,ij->i", X, X)
+    return lambda: kmeans_plusplus(X, k, x_squared_norms=norms, random_state=seed)[0]
+
+
+SEEDERS: dict[str, Callable[[Array, int, int], Callable[[], Array]]] = {"shoal": seed_shoal, "sklearn": seed_sklearn}
+
+
+def restart(library: str, X: Array, k: int, n_init: int, seed: int) -> Fit:
+    """A fit from the library's own seeding, the best of some starts."""
+    model = (
+        import_module({"shoal": "shoal", "sklearn": "sklearn.cluster"}[library])
+        .KMeans(k, n_init=n_init, random_state=seed)
+        .fit(X)
+    )
+    return Fit(model.cluster_centers_, model.n_iter_, model.inertia_)

@@ -1,0 +1,121 @@
+"""The process in which one library runs: tasks come in as lines of JSON, answers go out the same way.
+
+Rows are loaded and the library is warmed up on a few of them before the clock starts.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from .adapters import ADAPTERS, SEEDERS, restart
+from .problems import dense
+
+WARM_ROWS = 2000
+
+
+def _load(path: str) -> Any:
+    if path.endswith(".npz"):
+        return sparse.csr_array(sparse.load_npz(path))
+    return np.array(np.load(path, mmap_mode="r"))
+
+
+def _warm(library: str, X: Any, k: int) -> None:
+    """Imports, compiled code and threads: three iterations on the first rows, which are their own start."""
+    head = X[: max(WARM_ROWS, 2 * k)]
+    ADAPTERS[library].fit(head, dense(head[:k]).copy(), 3, 0.0)
+
+
+def _timed(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    gc.collect()
+    begun, cpu = time.monotonic(), time.process_time()
+    out = work()
+    ended = time.monotonic()
+    return out, {"wall": ended - begun, "cpu": time.process_time() - cpu, "begun": begun, "ended": ended}
+
+
+def fit(task: dict[str, Any]) -> dict[str, Any]:
+    """Fits of so many iterations, one after the other; the centres of the last go to a file."""
+    library = task["library"]
+    X, C0 = _load(task["rows"]), np.load(task["start"])
+    _warm(library, X, len(C0))
+    if len(task["iters"]) > 1:  # a difference of fits: the first in full size pays for fresh memory, so it does not count
+        ADAPTERS[library].fit(X, C0, task["iters"][0], task["tol"])
+    runs = []
+    for iters in task["iters"]:
+        found, times = _timed(partial(ADAPTERS[library].fit, X, C0, iters, task["tol"]))
+        runs.append(
+            {
+                **times,
+                "asked": iters,
+                "n_iter": int(found.n_iter),
+                "energy": float(found.energy),
+                "distances": int(found.distances),
+            }
+        )
+    np.save(task["out"], found.centers)
+    return {"runs": runs}
+
+
+def seed(task: dict[str, Any]) -> dict[str, Any]:
+    X = _load(task["rows"])
+    ready = SEEDERS[task["library"]]
+    ready(X[: 4 * task["k"]], min(task["k"], 20), 0)()
+    centers, times = _timed(ready(X, task["k"], task["seed"]))
+    np.save(task["out"], centers)
+    return times
+
+
+def restarts(task: dict[str, Any]) -> dict[str, Any]:
+    X = _load(task["rows"])
+    restart(task["library"], X[: 4 * task["k"]], task["k"], 1, 0)
+    found, times = _timed(lambda: restart(task["library"], X, task["k"], task["n_init"], task["seed"]))
+    np.save(task["out"], found.centers)
+    return times
+
+
+def memory(task: dict[str, Any]) -> dict[str, Any]:
+    """A fit of rows that stay in their file. The parent watches the memory between `begun` and `ended`."""
+    X, C0 = np.load(task["rows"], mmap_mode="r"), np.load(task["start"])
+    _warm(task["library"], X, len(C0))  # read-only rows: Numba compiles for those apart
+    gc.collect()
+    before = status("self")
+    _, times = _timed(lambda: ADAPTERS[task["library"]].fit(X, C0, task["iters"], 0.0))
+    return {**times, "before": before["RssAnon"], "peak": status("self")["VmHWM"]}
+
+
+def status(process: int | str) -> dict[str, int]:
+    """Memory of a process in bytes, as Linux tells it."""
+    with open(f"/proc/{process}/status") as lines:
+        pairs = (line.split(":", 1) for line in lines if line.startswith(("Vm", "Rss")))
+        return {key: int(value.split()[0]) * 1024 for key, value in pairs}
+
+
+TASKS = {task.__name__: task for task in (fit, seed, restarts, memory)}
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # libraries may print
+    warnings.simplefilter("ignore")
+    for line in sys.stdin:
+        task = json.loads(line)
+        try:
+            answer = TASKS[task["do"]](task)
+        except Exception as error:  # whatever a library raises is its answer
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

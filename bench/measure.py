@@ -1,0 +1,233 @@
+"""How things are measured: one library at a time, each in a process of its own, in turns; medians of what they took.
+
+Energies are recomputed here in float64, whatever the libraries say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Self
+
+import numpy as np
+from joblib import cpu_count
+from scipy import sparse
+
+from .adapters import ADAPTERS
+from .child import status
+from .problems import dense
+
+Array = np.ndarray[Any, Any]
+Answer = dict[str, Any]
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+SAMPLE_SECONDS = 0.005
+
+
+def environment() -> dict[str, str]:
+    """For child processes: the modules that this process sees, and as many threads for every library."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return {**os.environ, "PYTHONPATH": paths, **dict.fromkeys(THREADS, str(cpu_count()))}
+
+
+def busy(seconds: float = 0.1) -> float:
+    """Share of the CPUs that is in use while this process sleeps: what others take from a measurement."""
+    seen = []
+    for pause in (seconds, 0.0):
+        try:
+            with open("/proc/stat") as lines:
+                times = [int(word) for word in lines.readline().split()[1:9]]
+        except OSError:
+            return 0.0
+        seen.append((sum(times), times[3] + times[4]))
+        time.sleep(pause)
+    (total0, idle0), (total1, idle1) = seen
+    return 1 - (idle1 - idle0) / max(total1 - total0, 1)
+
+
+def energy(X: Any, C: Array) -> float:
+    """Sum of squared distances to the nearest centre: float64, blocks of rows, (x - c)^2 and not its expansion."""
+    C = np.asarray(C, np.float64)
+    half = (C * C).sum(axis=1) / 2
+    total = 0.0
+    step = max(1, (1 << 23) // max(X.shape[1], len(C)))
+    for a in range(0, X.shape[0], step):
+        block = dense(X[a : a + step]).astype(np.float64)
+        nearest = (half - block @ C.T).argmin(axis=1)
+        total += float(((block - C[nearest]) ** 2).sum())
+    return total
+
+
+class Worker:
+    """A child process that does tasks for one library."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "bench.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment(),
+            text=True,
+            start_new_session=True,
+        )
+
+    def ask(self, task: dict[str, Any]) -> Answer:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        try:
+            print(json.dumps(task), file=self.process.stdin, flush=True)
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            return {"error": f"its process ended with code {self.process.wait()}"}
+        return json.loads(line)  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+class Watch:
+    """Samples the anonymous memory of a process while a task runs: what no file backs, so what a fit really adds."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self.samples = pid, [(0.0, 0)]
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._look, daemon=True)
+
+    def _look(self) -> None:
+        while not self.over.wait(SAMPLE_SECONDS):
+            self.samples.append((time.monotonic(), status(self.pid).get("RssAnon", 0)))
+
+    def __enter__(self) -> Self:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.thread.join()
+
+    def most(self, begun: float, ended: float) -> int:
+        return max((size for at, size in self.samples if begun <= at <= ended), default=0)
+
+
+class Lab:
+    """A run: its settings, its scratch folder, its processes, and what was left out."""
+
+    def __init__(self, repeats: int = 3, quick: bool = False) -> None:
+        self.repeats, self.quick = (1 if quick else repeats), quick
+        self.left_out: list[str] = []
+        self.others: list[float] = []
+        self.failures = 0
+        self.kept: dict[str, Worker] = {}
+        self.scratch = tempfile.TemporaryDirectory(prefix="shoal-bench-")
+        self.folder = Path(self.scratch.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.kept.values():
+            worker.close()
+        self.scratch.cleanup()
+
+    def say(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    def leave_out(self, line: str, failed: bool = False) -> None:
+        self.say(f"skipped: {line}")
+        self.left_out.append(line)
+        self.failures += failed
+
+    def share(self, name: str, X: Any) -> str:
+        """A file for the child processes."""
+        if hasattr(X, "indptr"):
+            path = self.folder / f"{name}.npz"
+            sparse.save_npz(path, X, compressed=False)
+        else:
+            path = self.folder / f"{name}.npy"
+            np.save(path, X)
+        return str(path)
+
+    def present(self, libraries: Sequence[str]) -> list[str]:
+        """Those that are installed."""
+        absent = [name for name in libraries if ADAPTERS[name].missing()]
+        for name in absent:
+            self.leave_out(f"{name}: {ADAPTERS[name].package} is not installed")
+        return [name for name in libraries if name not in absent]
+
+    def ask(self, task: dict[str, Any], watch: bool = False) -> Answer:
+        """Have a task done in a process of its own. A quick run keeps one process a package: it times nothing in earnest."""
+        package = ADAPTERS[task["library"]].package
+        before = 0.0 if self.quick else busy()
+        worker = self.kept.get(package) or Worker()
+        if self.quick:
+            self.kept[package] = worker
+        else:
+            self.others.append(before)
+        try:
+            if not watch:
+                answer = worker.ask(task)
+            else:
+                with Watch(worker.process.pid) as seen:
+                    answer = worker.ask(task)
+                if "error" not in answer:
+                    answer["most"] = seen.most(answer["begun"], answer["ended"])
+        finally:
+            if not self.quick:
+                worker.close()
+        if "error" in answer:
+            self.kept.pop(package, worker).close()
+            self.leave_out(f"{task['library']}: {answer['error']}", failed=True)
+        return answer
+
+    def rounds(
+        self, libraries: Sequence[str], task_of: Callable[[str, dict[str, list[Answer]]], dict[str, Any]], repeats: int
+    ) -> dict[str, list[Answer]]:
+        """Every library in turn, the whole round again and again, each round begun by another one. A task may depend on
+        the answers so far; who fails once is out."""
+        answers: dict[str, list[Answer]] = {name: [] for name in libraries}
+        for turn in range(repeats):
+            at = turn % max(len(libraries), 1)
+            for name in [*libraries[at:], *libraries[:at]]:
+                if name not in answers:
+                    continue
+                answer = self.ask(task_of(name, answers))
+                if "error" in answer:
+                    del answers[name]
+                    continue
+                answers[name].append(answer)
+                self.say(f"  round {turn + 1}: {name} {_seconds(answer)}")
+        return answers
+
+
+def _seconds(answer: Answer) -> str:
+    return ", ".join(f"{run['wall']:.3f} s" for run in answer.get("runs", [answer]))
+
+
+def each(answers: list[Answer], what: str) -> list[float]:
+    """What each repeat took: a whole fit, or one iteration where fits of two lengths were made."""
+    if len(answers[0]["runs"]) == 1:
+        return [answer["runs"][0][what] for answer in answers]
+    pairs = [answer["runs"] for answer in answers]
+    return [(long[what] - short[what]) / (long["n_iter"] - short["n_iter"]) for short, long in pairs]
+
+
+def middle(answers: list[Answer], what: str) -> float:
+    return float(median(each(answers, what)))

@@ -1,0 +1,178 @@
+"""The problems: rows, how many clusters, and the centres that every library starts from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+Array = np.ndarray[Any, Any]
+
+HOW_TO_GET = {
+    "mnist": 'sklearn.datasets.fetch_openml("mnist_784", version=1): X as uint8',
+    "covtype": "sklearn.datasets.fetch_openml(data_id=1596), covertype: X as int16, 54 columns",
+    "sift_bsds500": "the SIFT descriptors of the 500 photographs of BSDS500: X as uint8, 128 columns",
+    "20newsgroups": 'sklearn.datasets.fetch_20newsgroups(subset="all") as a CSR matrix of counts: data, indices, indptr, shape',
+}
+FRANTI_SITE = "the clustering basic benchmark, cs.uef.fi/sipu/datasets: X and centroids"
+
+FRANTI = {  # sums of squares after Lloyd from the published centroids, float64
+    "a1": 1.21463e10,
+    "a2": 2.02867e10,
+    "a3": 2.89375e10,
+    "s1": 8.91765e12,
+    "s2": 1.32793e13,
+    "s3": 1.68896e13,
+    "s4": 1.57056e13,
+    "birch1": 9.27729e13,
+    "birch2": 4.56724e11,
+    "unbalance": 2.14492e11,
+    "dim032": 232535.1,
+    "dim064": 216993.5,
+}
+
+
+class Missing(Exception):
+    """A data set that is not on this machine; the message says how to get it."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows to cluster. `steps` are the two numbers of iterations whose difference gives the time of one."""
+
+    name: str
+    k: int
+    load: Callable[[], Any]  # float32 rows, dense or CSR
+    steps: tuple[int, int] = (1, 6)
+    most_repeats: int = 9  # for what takes minutes
+    long: bool = False  # half an hour: only when it is named
+
+
+def dense(rows: Any) -> Array:
+    """A few rows as an array."""
+    return rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
+
+
+def start_of(X: Any, k: int, seed: int = 0) -> Array:
+    """k rows drawn at random, no two alike: a centre that starts on another would be empty."""
+    order = np.random.default_rng(seed).permutation(X.shape[0])
+    take = order[: 2 * k]
+    rows = dense(X[take])
+    first = np.sort(np.unique(rows, axis=0, return_index=True)[1])[:k]
+    if len(first) < k:
+        raise ValueError(f"fewer than {k} distinct rows among {len(take)}")
+    return np.ascontiguousarray(rows[first])
+
+
+def blobs(n: int, d: int, m: int, seed: int = 0) -> Array:
+    """m Gaussian clouds that overlap (their centres are about two standard deviations apart), so that nothing converges
+    within the iterations that are timed."""
+    rng = np.random.default_rng(seed)
+    centers = rng.standard_normal((m, d), dtype=np.float32) * np.float32(np.sqrt(2 / d))
+    X = rng.standard_normal((n, d), dtype=np.float32)
+    X += centers[rng.integers(m, size=n)]
+    return X
+
+
+def sparse_rows(n: int, d: int, per_row: int, seed: int = 0) -> Any:
+    """Unit rows with a few columns each, for a small run without data."""
+    rng = np.random.default_rng(seed)
+    columns = (rng.exponential(d / 8, (n, per_row)).astype(np.int64) + rng.integers(4, size=(n, 1)) * (d // 4)) % d
+    X = sparse.csr_array((np.ones(n * per_row, np.float32), (np.repeat(np.arange(n), per_row), columns.ravel())), shape=(n, d))
+    return _unit_rows(X)
+
+
+def two_clouds(n: int) -> Array:
+    """Rows in two unit squares, in turn; those at even places near the origin."""
+    X = np.empty((n, 2), np.float32)
+    rng = np.random.default_rng(0)
+    for a in range(0, n, 1 << 20):
+        part = X[a : a + (1 << 20)]
+        part[:] = rng.random(part.shape, dtype=np.float32)
+        part[1::2] += 2
+    return X
+
+
+def _unit_rows(X: Any) -> Any:
+    norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+    return sparse.csr_array(sparse.diags_array(1 / np.maximum(norms, 1e-30)) @ X, dtype=np.float32)
+
+
+def _file(name: str, how: str) -> Path:
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("SHOAL_DATA", beside))
+    path = folder / f"{name}.npz"
+    if not path.exists():
+        raise Missing(f"{path.name} not found: set SHOAL_DATA to a folder that holds it ({how}).")
+    return path
+
+
+def _arrays(name: str) -> Any:
+    return np.load(_file(name, HOW_TO_GET[name]))
+
+
+def mnist() -> Array:
+    return np.asarray(_arrays("mnist")["X"], np.float32) / np.float32(255)
+
+
+def sift() -> Array:
+    return np.ascontiguousarray(_arrays("sift_bsds500")["X"], np.float32)
+
+
+def covtype() -> Array:
+    X = _arrays("covtype")["X"].astype(np.float64)
+    spread = X.std(axis=0)
+    return np.ascontiguousarray((X - X.mean(axis=0)) / np.where(spread > 0, spread, 1), np.float32)
+
+
+def newsgroups() -> Any:
+    """tf-idf with sublinear counts, unit rows; empty rows left out."""
+    parts = _arrays("20newsgroups")
+    X = sparse.csr_array((parts["data"].astype(np.float64), parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))
+    idf = np.log((1 + X.shape[0]) / (1 + np.bincount(X.indices, minlength=X.shape[1]))) + 1
+    X.data = (1 + np.log(X.data)) * idf[X.indices]
+    return _unit_rows(X[np.diff(X.indptr) > 0])
+
+
+def franti(name: str) -> tuple[Array, int]:
+    """Rows in float64 and the number of clusters."""
+    parts = np.load(_file(f"franti/{name}", FRANTI_SITE))
+    return parts["X"].astype(np.float64), len(parts["centroids"])
+
+
+def _blobs_problem(name: str, n: int, d: int, k: int, steps: tuple[int, int] = (1, 6)) -> Problem:
+    return Problem(name, k, lambda: blobs(n, d, k), steps)
+
+
+TINY = _blobs_problem("tiny", 4000, 64, 20)
+TINY_SPARSE = Problem("tiny-sparse", 20, lambda: sparse_rows(3000, 400, 8))
+
+LLOYD = [
+    _blobs_problem("200k-d128-k1000", 200_000, 128, 1000),
+    _blobs_problem("100k-d784-k50", 100_000, 784, 50, (1, 21)),
+    _blobs_problem("1M-d16-k100", 1_000_000, 16, 100, (1, 21)),
+    _blobs_problem("1M-d2-k50", 1_000_000, 2, 50, (1, 41)),
+    _blobs_problem("500k-d54-k7", 500_000, 54, 7, (1, 51)),
+    Problem("100k-d768-k4096", 4096, lambda: blobs(100_000, 768, 4096), (1, 2), most_repeats=2),
+]
+WIDE = [Problem("mnist-k1000", 1000, mnist), Problem("sift-k1000", 1000, sift)]
+CONVERGE = [
+    Problem("mnist-k50", 50, mnist),
+    Problem("covtype-k50", 50, covtype),
+    Problem("sift-k1000", 1000, sift, most_repeats=1, long=True),
+]
+ALGORITHMS = [
+    Problem("mnist-k50", 50, mnist),
+    Problem("mnist-k1000", 1000, mnist),
+    Problem("covtype-k50", 50, covtype),
+    LLOYD[0],
+    LLOYD[3],
+    LLOYD[4],
+    Problem("20newsgroups-k10", 10, newsgroups),
+    Problem("20newsgroups-k100", 100, newsgroups),
+]

@@ -1,0 +1,118 @@
+"""Suites about what a fit needs besides time: memory, a first start, and room for very many rows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .measure import Lab, environment
+from .problems import blobs, start_of, two_clouds
+from .results import Entry
+from .suites import entry_of
+
+MB = 1e6
+FIRST_FIT = """
+import numpy
+from {package} import KMeans
+KMeans(8, n_init=1, random_state=0).fit(numpy.random.default_rng(0).random((1000, 16), dtype=numpy.float32))
+"""
+
+
+def memory(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
+    """What a fit adds to a memory map."""
+    if not Path("/proc/self/status").exists():
+        lab.leave_out("memory: only Linux tells how much memory is anonymous")
+        return
+    n, d, k = (20_000, 128, 20) if lab.quick else (2_000_000, 128, 100)
+    path = lab.folder / "map.npy"
+    rows = np.lib.format.open_memmap(path, "w+", np.float32, (n, d))
+    for seed, a in enumerate(range(0, n, 100_000)):
+        rows[a : a + 100_000] = blobs(min(100_000, n - a), d, k, seed)
+    rows.flush()
+    files = {"rows": str(path), "start": lab.share("start", start_of(rows[:100_000], k))}
+    table = []
+    for library in lab.present(["shoal", "shoal-lloyd", "sklearn", "faiss"]):
+        answer = lab.ask({"do": "memory", "library": library, **files, "iters": 5}, watch=True)
+        if "error" not in answer:
+            extra = max(answer["most"] - answer["before"], 0) / MB
+            table.append({"library": library, "extra MB": extra, "peak MB": answer["peak"] / MB, "seconds": answer["wall"]})
+            lab.say(f"  {library}: {extra:.0f} MB extra")
+    path.unlink()
+    measure = (
+        f"A float32 memory map of {n * d * 4 / MB:.0f} MB, k={k}, 5 iterations. Extra: most anonymous memory during the fit, "
+        "less what there was before it. Peak: largest resident size, which counts the pages of the map."
+    )
+    ours = [row for row in table if row["library"].startswith("shoal")]
+    figures = [{"what": f"extra MB of {row['library']}", "value": row["extra MB"], "limit": 100} for row in ours]
+    yield entry_of(lab, "memory-map", measure, table, figures)
+
+
+def _first_fit(package: str, cache: str | None) -> float:
+    """Seconds of a fresh process from its start to its end."""
+    env = environment() if cache is None else {**environment(), "NUMBA_CACHE_DIR": cache}
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", FIRST_FIT.format(package=package)], env=env, check=True, start_new_session=True)
+    return time.monotonic() - began
+
+
+def startup(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
+    """A first fit of 1000 rows in a fresh process, import included. A quick run does not wait for the compiler."""
+    taken: dict[str, list[float]] = {"shoal, cold cache": [], "shoal, warm cache": [], "sklearn": []}
+    if lab.quick:
+        taken = {"shoal, warm cache": [_first_fit("shoal", os.environ.get("NUMBA_CACHE_DIR"))]}
+    for _ in range(0 if lab.quick else lab.repeats):
+        with tempfile.TemporaryDirectory(dir=lab.folder) as cache:
+            taken["shoal, cold cache"].append(_first_fit("shoal", cache))
+            taken["shoal, warm cache"].append(_first_fit("shoal", cache))
+        taken["sklearn"].append(_first_fit("sklearn.cluster", None))
+    medians = {name: float(np.median(times)) for name, times in taken.items()}
+    rows = [{"library": name, "seconds": seconds, "repeats": taken[name]} for name, seconds in medians.items()]
+    figures = [{"what": f"seconds: {name}", "value": seconds} for name, seconds in medians.items() if name.startswith("shoal")]
+    measure = "Seconds of a whole process that imports the library and fits 1000 rows. Medians."
+    yield entry_of(lab, "first-fit", measure, rows, figures)
+
+
+def _truth(X: Any) -> tuple[Any, float]:
+    """Means and energy of the two clouds in float64: rows at even places belong to the first."""
+    step = 1 << 20  # even, so that even places stay even
+    sums, counts = np.zeros((2, 2)), np.zeros(2)
+    halves = [(i, slice(a + i, a + step, 2)) for a in range(0, len(X), step) for i in (0, 1)]
+    for i, part in halves:
+        sums[i] += X[part].sum(axis=0, dtype=np.float64)
+        counts[i] += len(X[part])
+    centers = sums / counts[:, None]
+    return centers, sum(float(((X[part].astype(np.float64) - centers[i]) ** 2).sum()) for i, part in halves)
+
+
+def many_rows(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
+    """60 million float32 rows in two clusters: are centres and energy still right?"""
+    n = 6000 if lab.quick else 60_000_000
+    X = two_clouds(n)
+    centers, least = _truth(X)
+    files = {"rows": lab.share("rows", X), "start": lab.share("start", np.array(X[:2]))}
+    del X
+    rows = []
+    for library in lab.present(["shoal", "shoal-lloyd", "sklearn", "sklearnex", "faiss"]):
+        out = str(lab.folder / "centers.npy")
+        answer = lab.ask({"do": "fit", "library": library, **files, "iters": [10], "tol": 0.0, "out": out})
+        if "error" not in answer:
+            run = answer["runs"][0]
+            off = float(np.abs(np.load(out) / centers - 1).max())
+            wrong = abs(run["energy"] / least - 1)
+            rows.append({"library": library, "centres off by": off, "reported sum off by": wrong, "seconds": run["wall"]})
+            lab.say(f"  {library}: centres off by {off:.2g}")
+    ours = [row for row in rows if row["library"].startswith("shoal")]
+    figures = [
+        {"what": f"{row['library']}: {what}", "value": row[what], "limit": 1e-6}
+        for row in ours
+        for what in ("centres off by", "reported sum off by")
+    ]
+    yield entry_of(lab, f"{n}-rows", f"Two clusters of {n // 2} float32 rows each; relative errors.", rows, figures)

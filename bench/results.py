@@ -1,0 +1,132 @@
+"""Results: one JSON file a suite, an entry a problem, each with the command and the machine that made it; and as Markdown."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+import subprocess
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import joblib
+
+Entry = dict[str, Any]
+
+FOLDER = Path(__file__).parent / "results"
+PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "scikit-learn-intelex", "faiss-cpu", "superkmeans")
+
+
+def ratio_text(ratio: float) -> str:
+    """How many times faster we are; a loss is called one."""
+    digits = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+    return f"{digits}x (slower)" if ratio < 1 else f"{digits}x"
+
+
+def made(command: str) -> Entry:
+    """By what, when, where and with which versions a result was made."""
+    from shoal import __version__
+
+    versions = {"python": platform.python_version(), "shoal": __version__}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "command": command,
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "revision": _revision(),
+        "cpu": _cpu(),
+        "cores": joblib.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "versions": versions,
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _revision() -> str:
+    """The commit, with a plus sign where the code has changed since."""
+    here = Path(__file__).parents[1]
+    try:
+        name, changes = (
+            subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=True).stdout.strip()
+            for words in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "src"])
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return name + ("+" if changes else "")
+
+
+def keep(folder: Path, suite: str, entry: Entry) -> None:
+    """Put an entry into the suite's file, in the place of an older one of the same problem."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{suite}.json"
+    entries = read(path) if path.exists() else []
+    names = [old["problem"] for old in entries]
+    if entry["problem"] in names:
+        entries[names.index(entry["problem"])] = entry
+    else:
+        entries.append(entry)
+    path.write_text(json.dumps({"suite": suite, "entries": entries}, indent=1) + "\n")
+
+
+def read(path: Path) -> list[Entry]:
+    return json.loads(path.read_text())["entries"]  # type: ignore[no-any-return]
+
+
+def _cell(key: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if key == "shoal is":
+        return ratio_text(value)
+    if isinstance(value, float):
+        return f"{value:.7f}" if "energy" in key else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+    return str(value)
+
+
+def _figure_text(figure: Entry) -> str:
+    if "ratio" in figure:
+        return ratio_text(figure["ratio"])
+    text = _cell(figure["what"], figure["value"])
+    limit = figure.get("limit")
+    if limit is None:
+        return text
+    return f"{text} (limit {limit})" if figure["value"] <= limit else f"{text} (over the limit of {limit})"
+
+
+def _table(columns: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def render(suite: str, entries: list[Entry]) -> str:
+    """A suite as Markdown: figures first, then what each library did, then how it was made."""
+    parts = [f"## {suite}", "\n".join(dict.fromkeys(entry["measure"] for entry in entries))]
+    figures = [[e["problem"], f["what"], _figure_text(f)] for e in entries for f in e["figures"]]
+    if figures:
+        parts.append(_table(["problem", "figure", "value"], figures))
+    rows = [{"problem": entry["problem"], **row} for entry in entries for row in entry["rows"]]
+    columns = [key for key in dict.fromkeys(key for row in rows for key in row) if key != "repeats"]
+    parts.append(_table(columns, ([_cell(key, row.get(key)) for key in columns] for row in rows)))
+    left_out = dict.fromkeys(f"- {entry['problem']}: left out: {line}" for entry in entries for line in entry["left out"])
+    if left_out:
+        parts.append("\n".join(left_out))
+    parts.append("\n".join(dict.fromkeys(_made_text(entry) for entry in entries)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _made_text(entry: Entry) -> str:
+    made_by = entry["made"]
+    versions = ", ".join(f"{name} {version}" for name, version in made_by["versions"].items())
+    where = f"{made_by['cpu']}, {made_by['cores']} cores, {entry['others']:.0%} in use by others"
+    return f"`{made_by['command']}`, {made_by['date']}, {made_by['revision']}, {where}; {versions}."

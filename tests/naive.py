@@ -1,0 +1,100 @@
+"""The slow and obvious version of everything: plain float64 NumPy, all rows against all centres. The tests' oracle."""
+
+from itertools import permutations
+
+import numpy as np
+
+
+def distances(X, C):
+    """(n, k) squared distances."""
+    X, C = np.asarray(X, np.float64), np.asarray(C, np.float64)
+    return np.stack([((X - c) ** 2).sum(axis=1) for c in C], axis=1)
+
+
+def labels(X, C):
+    """The nearest centre of each row, the first of equals."""
+    return distances(X, C).argmin(axis=1)
+
+
+def energy(X, C, weights=None):
+    """Weighted sum of the rows' squared distances from their nearest centre."""
+    weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
+    return float(weights @ distances(X, C).min(axis=1))
+
+
+def fill_empty(X, C, names, weights):
+    """Each cluster without rows takes the row that is served worst, unless it is all that its own cluster has."""
+    X, far = np.asarray(X, np.float64), distances(X, C)[np.arange(len(X)), names]
+    far[weights == 0] = 0
+    for empty in np.setdiff1d(np.arange(len(C)), names[weights > 0]):
+        sizes = np.bincount(names[weights > 0], minlength=len(C))
+        able = np.where(sizes[names] > 1, far, 0)
+        worst = able.argmax()
+        if able[worst] > 0:
+            names[worst] = empty
+            far = np.minimum(far, ((X - X[worst]) ** 2).sum(axis=1))
+    return names
+
+
+def lloyd(X, C, max_iter=300, tol=0.0, weights=None):
+    """Centres, the energies of the centres that came in, and the number of steps."""
+    X, C = np.asarray(X, np.float64), np.array(C, np.float64)
+    weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
+    old, energies = None, []
+    for _ in range(max_iter):
+        energies.append(energy(X, C, weights))
+        names = fill_empty(X, C, labels(X, C), weights)
+        means = [np.average(X[own], axis=0, weights=weights[own]) if weights[own].any() else c for own, c in members(names, C)]
+        shift, C = ((means - C) ** 2).sum(), np.array(means)
+        if np.array_equal(names, old) or shift <= tol:
+            break
+        old = names
+    return C, energies
+
+
+def members(names, C):
+    """(which rows are its own, where it is) of each centre."""
+    return [(names == j, c) for j, c in enumerate(C)]
+
+
+def unit(X):
+    """Rows scaled to length one."""
+    X = np.asarray(X, np.float64)
+    return X / np.linalg.norm(X, axis=1)[:, None]
+
+
+def spherical(X, C, max_iter=300):
+    """K-means of directions: centres, labels and the sum of 1 - cosine."""
+    X, C = unit(X), unit(C)
+    for _ in range(max_iter):
+        names = labels(X, C)
+        C = unit([X[names == j].sum(axis=0) for j in range(len(C))])
+    return C, labels(X, C), float((1 - (X @ C.T).max(axis=1)).sum())
+
+
+def plus_plus(X, k, rng):
+    """k-means++ as published: each further centre is a row drawn by its squared distance from those so far."""
+    chosen = [rng.integers(len(X))]
+    for _ in range(k - 1):
+        far = distances(X, X[chosen]).min(axis=1)
+        chosen.append(rng.choice(len(X), p=far / far.sum()))
+    return X[chosen]
+
+
+def two_best(X, C):
+    """(n, 2): the two lowest of |c|^2 - 2 x.c."""
+    scores = (np.asarray(C, np.float64) ** 2).sum(axis=1) - 2 * np.asarray(X, np.float64) @ np.asarray(C, np.float64).T
+    return np.sort(np.column_stack([scores, np.full(len(X), np.inf)]), axis=1)[:, :2]
+
+
+def accuracy(true, found):
+    """Share of rows that are right under the best map of clusters to classes, of all maps."""
+    names = list(range(max(max(true), max(found)) + 1))
+    maps = (np.array(p) for p in permutations(names))
+    return max(float(np.mean(p[np.asarray(found)] == np.asarray(true))) for p in maps)
+
+
+def purity(true, found):
+    """Share of rows that are of the commonest class in their cluster."""
+    true, found = np.asarray(true), np.asarray(found)
+    return sum(np.bincount(true[found == j]).max() for j in np.unique(found)) / len(true)

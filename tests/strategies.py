@@ -1,0 +1,84 @@
+"""Small data sets: ready-made ones, and Hypothesis strategies that draw nasty ones."""
+
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+
+ALGORITHMS = ("lloyd", "hamerly", "elkan", "yinyang", "exponion", "projected")
+
+
+class Problem(NamedTuple):
+    """What a fit is given."""
+
+    X: np.ndarray
+    start: np.ndarray
+    weights: np.ndarray | None
+
+
+def blobs(n=600, d=4, k=5, spread=0.3, seed=0, dtype=np.float64):
+    """Rows around k places some ten apart, at least, and which place each belongs to."""
+    rng = np.random.default_rng(seed)
+    places = np.concatenate([rng.uniform(-3, 3, (k, d - 1)), 12.0 * rng.permutation(k)[:, None]], axis=1)
+    y = rng.permutation(np.arange(n) % k)
+    return (places[y] + rng.normal(0, spread, (n, d))).astype(dtype), y
+
+
+def cloud(n=400, d=4, seed=0, dtype=np.float64):
+    """Rows without clusters: bounds help little and many steps are needed."""
+    return np.random.default_rng(seed).normal(size=(n, d)).astype(dtype)
+
+
+def first_rows(X, k):
+    """A start that is never in doubt."""
+    return np.asarray(X[:k], np.float64)
+
+
+def spread_rows(X, y):
+    """One row of each group: a start from which k-means finds all groups."""
+    return np.asarray(X, np.float64)[np.unique(y, return_index=True)[1]]
+
+
+def _integers(rng, n, d):
+    """Few values, so that rows coincide and distances tie."""
+    return rng.integers(-2, 3, (n, d)).astype(float)
+
+
+def _duplicates(rng, n, d):
+    few = rng.normal(size=(max(1, n // 3), d))
+    return few[rng.integers(len(few), size=n)]
+
+
+def _groups(rng, n, d):
+    return 10 * rng.normal(size=(4, d))[rng.integers(4, size=n)] + rng.normal(size=(n, d))
+
+
+def _line(rng, n, d):
+    """One column carries everything, the rest is constant."""
+    X = np.full((n, d), 3.0)
+    X[:, rng.integers(d)] = rng.normal(size=n)
+    return X
+
+
+def _cloud(rng, n, d):
+    return rng.normal(size=(n, d))
+
+
+KINDS = (_integers, _duplicates, _groups, _line, _cloud)
+
+
+@st.composite
+def problems(draw, widths=(1, 2, 3, 7, 17, 49), dtypes=(np.float32, np.float64), kinds=KINDS, weighted=True):
+    """Rows of some kind, some of them as a start, and perhaps weights, zeros among them."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d = draw(st.integers(1, 60)), draw(st.sampled_from(widths))
+    X = draw(st.sampled_from(kinds))(rng, n, d).astype(draw(st.sampled_from(dtypes)))
+    k = draw(st.integers(1, min(n, 12)))
+    weights = rng.integers(0, 4, n).astype(float) if weighted and draw(st.booleans()) else None
+    if weights is not None:
+        weights[rng.integers(n)] = 1
+    return Problem(X, X[rng.choice(n, k, replace=False)].astype(float), weights)
+
+
+grids = problems(dtypes=(np.float64,), kinds=(_integers,))
+"""Integer rows: every distance is exact, so ties are true ties."""

@@ -1,0 +1,280 @@
+"""Whatever can't be clustered is refused with an error that names the argument or the place. Nothing passes in silence."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+
+from shoal import KMeans, metrics
+from tests.strategies import cloud
+
+GOOD = cloud(20, 3)
+METHODS = ("fit", "predict", "transform", "score", "fit_predict", "fit_transform")
+
+
+def spoiled(value, row=7, column=1, dtype=np.float64):
+    X = GOOD.astype(dtype)
+    X[row, column] = value
+    return X
+
+
+def zero_row(row=7):
+    X = GOOD.copy()
+    X[row] = 0
+    return X
+
+
+def thin(X, layout=sparse.csr_array):
+    return layout(X)
+
+
+def call(method, X, good=GOOD, **options):
+    """Fit on X, or fit on good rows and then hand X over."""
+    model = KMeans(n_clusters=3, random_state=0, **options)
+    return getattr(model if method.startswith("fit") else model.fit(good), method)(X)
+
+
+def table(package, columns):
+    """A table of this package, or a skip."""
+    frames = pytest.importorskip(package)
+    return (frames.table if package == "pyarrow" else frames.DataFrame)(columns)
+
+
+PLACE = r"row 7, column 1"
+BAD_ROWS = {
+    "NaN": (lambda: spoiled(np.nan), rf"X.*NaN.*{PLACE}"),
+    "infinity": (lambda: spoiled(np.inf), rf"X.*infinity.*{PLACE}"),
+    "minus infinity": (lambda: spoiled(-np.inf), rf"X.*infinity.*{PLACE}"),
+    "both infinities": (lambda: np.where(np.arange(3) == 1, np.inf, -np.inf) * np.ones((20, 1)), "X.*infinity.*row 0, column 0"),
+    "NaN in float32": (lambda: spoiled(np.nan, dtype=np.float32), rf"X.*NaN.*{PLACE}"),
+    "NaN in float16": (lambda: spoiled(np.nan, dtype=np.float16), rf"X.*NaN.*{PLACE}"),
+    "NaN in Fortran order": (lambda: np.asfortranarray(spoiled(np.nan)), rf"X.*NaN.*{PLACE}"),
+    "NaN in CSR": (lambda: thin(spoiled(np.nan)), rf"X.*NaN.*{PLACE}"),
+    "NaN in CSC": (lambda: thin(spoiled(np.nan), sparse.csc_array), rf"X.*NaN.*{PLACE}"),
+    "infinity in COO": (lambda: thin(spoiled(np.inf), sparse.coo_array), rf"X.*infinity.*{PLACE}"),
+    "NaN in a list": (lambda: spoiled(np.nan).tolist(), rf"X.*NaN.*{PLACE}"),
+    "complex": (lambda: GOOD + 1j, "[Cc]omplex"),
+    "complex CSR": (lambda: thin(GOOD + 1j), "[Cc]omplex"),
+    "strings": (lambda: np.full((20, 3), "a"), "X|string|'a'"),
+    "objects": (lambda: np.full((20, 3), object()), "X|float\\(\\)|number"),
+    "dates": (lambda: np.full((20, 3), "2020-01-01", "datetime64[D]"), "X|date"),
+    "no rows": (lambda: GOOD[:0], r"0 sample"),
+    "no columns": (lambda: GOOD[:, :0], r"0 feature"),
+    "one dimension": (lambda: GOOD[0], r"Expected 2D array"),
+    "three dimensions": (lambda: GOOD[None], r"Found array with dim 3|Expected 2D array|dim 3|<= 2"),
+    "a number": (lambda: 3.0, r"Expected 2D array"),
+    "nothing": (lambda: None, r"X|NoneType|None|float"),
+    "ragged": (lambda: [[1.0, 2.0, 3.0], [1.0]], r"X|inhomogeneous"),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_rows(method, name):
+    make, message = BAD_ROWS[name]
+    with pytest.raises((ValueError, TypeError), match=message):
+        call(method, make())
+
+
+PACKAGES = pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@PACKAGES
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
+def test_tables(method, package, value):
+    columns = {name: GOOD[:, j].tolist() for j, name in enumerate("abc")}
+    good = table(package, columns)
+    columns["b"][7] = value
+    with pytest.raises(ValueError, match=PLACE):
+        call(method, table(package, columns), good)
+
+
+ODD_COLUMNS = {
+    "text": ["x", "y", "z"],
+    "bytes": [b"x", b"y", b"z"],
+    "lists": [[1.0, 2.0], [3.0, 4.0], [5.0]],
+    "dates": np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "datetime64[ms]"),
+    "nothing": [None, None, None],
+}
+
+
+@PACKAGES
+@pytest.mark.parametrize("kind", ODD_COLUMNS)
+def test_tables_of_anything_else(package, kind):
+    with pytest.raises((ValueError, TypeError), match=r"X|column"):
+        KMeans(2).fit(table(package, {"a": [1.0, 2.0, 3.0], "b": ODD_COLUMNS[kind]}))
+
+
+@PACKAGES
+def test_tables_without_rows(package):
+    with pytest.raises(ValueError, match=r"0 sample"):
+        KMeans(2).fit(table(package, {"a": np.zeros(0), "b": np.zeros(0)}))
+
+
+@PACKAGES
+def test_tables_without_columns(package):
+    with pytest.raises(ValueError, match=r"0 (sample|feature)"):
+        KMeans(2).fit(table(package, {}))
+
+
+@pytest.mark.parametrize("row", [0, 19])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_rows_without_direction(row, method, layout):
+    with pytest.raises(ValueError, match=rf"[Rr]ow {row}\b.*zero"):
+        call(method, layout(zero_row(row)), metric="cosine")
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_the_place_is_counted_over_blocks(layout):
+    X = np.ones((200_000, 2), np.float32)
+    X[:100_000] = 2
+    X[150_001, 1] = np.nan
+    with pytest.raises(ValueError, match="row 150001, column 1"):
+        KMeans(2, n_threads=2).fit(layout(X))
+
+
+def test_rows_wider_than_float64():
+    X = np.array([[-1.7e308], [1.7e308], [0.0]])
+    with pytest.raises(ValueError, match="X spreads wider than float64"):
+        KMeans(2).fit(X)
+
+
+BAD_PARAMETERS = {
+    "n_clusters": [0, -1, 3.5, "4", None, np.nan, [3], 21, 10**9],
+    "init": ["kmeans", "", None, 3, 0.5],
+    "n_init": [0, -1, 1.5, "many", None],
+    "max_iter": [0, -1, 1.5, "10", None, np.inf],
+    "tol": [-1e-9, np.nan, "small", None],
+    "time_budget": [0, -1, np.nan, "1s"],
+    "algorithm": ["Lloyd", "fast", None, 3],
+    "metric": ["manhattan", "l2", None, 3],
+    "random_state": [-1, 1.5, "seed"],
+    "n_threads": [0, -1, 1.5, "2"],
+    "callback": [3, "print"],
+    "verbose": [-1, "yes"],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD_PARAMETERS.items() for value in values])
+def test_parameters(name, value):
+    with pytest.raises((ValueError, TypeError), match=name):
+        KMeans(**{"n_clusters": 3, name: value}).fit(GOOD)
+
+
+BAD_CENTERS = {
+    "too few": (GOOD[:2], r"init has shape \(2, 3\).*n_clusters=3"),
+    "too many": (GOOD[:4], r"init has shape \(4, 3\).*n_clusters=3"),
+    "too narrow": (GOOD[:3, :2], r"init has shape \(3, 2\).*3 features"),
+    "one dimension": (GOOD[0], r"init has shape \(3,\)"),
+    "three dimensions": (GOOD[None, :3], r"init has shape \(1, 3, 3\)"),
+    "NaN": (spoiled(np.nan, 1, 2)[:3], "init holds nan at row 1, column 2"),
+    "infinity": (spoiled(-np.inf, 1, 2)[:3], "init holds -inf at row 1, column 2"),
+    "strings": (np.full((3, 3), "a"), "init"),
+    "complex": (GOOD[:3] + 1j, "init"),
+    "ragged": ([[1.0, 2.0], [1.0], [3.0]], "init"),
+    "empty": (np.empty((0, 3)), r"init has shape \(0, 3\)"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CENTERS)
+def test_starting_centres(name):
+    centers, message = BAD_CENTERS[name]
+    with pytest.raises((ValueError, TypeError), match=message):
+        KMeans(3, init=centers).fit(GOOD)
+
+
+@pytest.mark.parametrize("name", BAD_CENTERS)
+def test_what_a_callable_returns(name):
+    centers, _ = BAD_CENTERS[name]
+    with pytest.raises((ValueError, TypeError), match="init"):
+        KMeans(3, init=lambda X, k, random_state: centers).fit(GOOD)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_starting_centres_without_direction(layout):
+    with pytest.raises(ValueError, match=r"init.*(zero|direction)"):
+        KMeans(3, init=np.eye(3) - [[1, 0, 0]], metric="cosine").fit(layout(GOOD))
+
+
+BAD_WEIGHTS = {
+    "negative": (np.where(np.arange(20) == 4, -1.0, 1.0), r"sample_weight\[4\] is -1.0"),
+    "NaN": (np.where(np.arange(20) == 4, np.nan, 1.0), r"sample_weight\[4\] is nan"),
+    "infinity": (np.where(np.arange(20) == 4, np.inf, 1.0), r"sample_weight\[4\] is inf"),
+    "all zero": (np.zeros(20), "sample_weight is zero for every row"),
+    "too short": (np.ones(19), r"sample_weight.shape == \(19,\), expected \(20,\)"),
+    "too long": (np.ones(21), r"sample_weight.shape == \(21,\), expected \(20,\)"),
+    "two dimensions": (np.ones((20, 1)), r"sample_weight.shape == \(20, 1\)"),
+    "strings": (["a"] * 20, "sample_weight"),
+    "complex": (np.ones(20) + 1j, "sample_weight"),
+    "objects": ([object()] * 20, "sample_weight"),
+    "a negative number": (-2.0, "sample_weight"),
+    "zero": (0, "sample_weight"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_WEIGHTS)
+@pytest.mark.parametrize("method", ["fit", "fit_predict", "score", "energy"])
+def test_weights(name, method):
+    weights, message = BAD_WEIGHTS[name]
+    with pytest.raises((ValueError, TypeError), match=message):
+        if method == "energy":
+            metrics.energy(GOOD, GOOD[:2], weights)
+        else:
+            model = KMeans(3) if method.startswith("fit") else KMeans(3).fit(GOOD)
+            getattr(model, method)(GOOD, sample_weight=weights)
+
+
+@pytest.mark.parametrize("method", ["predict", "transform", "score"])
+@pytest.mark.parametrize("columns", [1, 2, 4])
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_wrong_number_of_features(method, columns, layout):
+    with pytest.raises(ValueError, match=rf"X has {columns} features, but KMeans is expecting 3 features"):
+        call(method, layout(np.ones((5, columns))))
+
+
+@pytest.mark.parametrize("method", ["predict", "transform", "score"])
+def test_before_fit(method):
+    with pytest.raises(NotFittedError, match="KMeans"):
+        getattr(KMeans(3), method)(GOOD)
+
+
+def test_projected_needs_dense_rows():
+    with pytest.raises(ValueError, match="algorithm='projected' needs dense rows"):
+        KMeans(3, algorithm="projected").fit(thin(GOOD))
+
+
+def test_more_clusters_than_rows():
+    with pytest.raises(ValueError, match="n_samples=20 should be >= n_clusters=21"):
+        KMeans(21).fit(GOOD)
+
+
+def test_a_failed_fit_does_not_pass_for_a_good_one():
+    model = KMeans(3)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(spoiled(np.nan))
+    with pytest.raises(NotFittedError):
+        model.predict(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("X", "centers", "message"),
+    [
+        (spoiled(np.nan), GOOD[:2], "NaN"),
+        (GOOD, spoiled(np.nan)[6:8], "centers holds nan"),
+        (GOOD, GOOD[:2, :2], "centers has shape"),
+        (GOOD[0], GOOD[:2], "2D|dim|shape"),
+        (GOOD, 3.0, "centers"),
+        (GOOD, np.empty((0, 3)), "centers"),
+    ],
+)
+def test_energy(X, centers, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        metrics.energy(X, centers)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "purity"])
+def test_labels_of_different_length(metric):
+    with pytest.raises(ValueError, match="inconsistent|length|samples"):
+        getattr(metrics, metric)([0, 1, 1], [0, 1])

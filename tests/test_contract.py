@@ -1,0 +1,126 @@
+"""What every public estimator owes scikit-learn and its users. A new estimator is covered by being in `shoal.__all__`."""
+
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import shoal
+from tests.strategies import ALGORITHMS, blobs
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+PUBLIC = [getattr(shoal, name) for name in shoal.__all__]
+ESTIMATORS = [thing for thing in PUBLIC if inspect.isclass(thing) and issubclass(thing, BaseEstimator)]
+VARIANTS = {"algorithm": ALGORITHMS, "init": ("k-means||", "afk-mc2", "random")}
+
+
+def instances():
+    """Each estimator as it comes, and once with each of its options."""
+    for cls in ESTIMATORS:
+        yield cls()
+        for name in [name for name in VARIANTS if name in cls().get_params()]:
+            yield from (cls(**{name: value}) for value in VARIANTS[name] if not needs_dense(value))
+
+
+def needs_dense(algorithm):
+    """scikit-learn's checks also bring sparse rows, which this one refuses; "auto" runs it on all the dense ones."""
+    return algorithm == "projected"
+
+
+@parametrize_with_checks(list(instances()))
+def test_scikit_learn_accepts(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(params=ESTIMATORS, ids=lambda cls: cls.__name__)
+def model(request):
+    return request.param(n_clusters=3, random_state=0)
+
+
+X, y = blobs(90, 3, 3)
+
+
+def test_clone_has_equal_parameters_and_no_fit(model):
+    copy = clone(model.fit(X))
+    assert copy.get_params() == model.get_params()
+    with pytest.raises(NotFittedError):
+        copy.predict(X)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e5])
+def test_a_pickle_predicts_the_same(model, offset):
+    model.fit(X + offset)
+    back = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(back.predict(X + offset), model.labels_)
+    np.testing.assert_array_equal(back.transform(X + offset), model.transform(X + offset))
+
+
+def test_fit_returns_itself_and_fit_predict_its_labels(model):
+    assert model.fit(X) is model
+    np.testing.assert_array_equal(clone(model).fit_predict(X), model.labels_)
+    np.testing.assert_array_equal(clone(model).fit_transform(X), model.transform(X))
+
+
+def test_fit_leaves_parameters_alone(model):
+    before = {name: repr(value) for name, value in model.get_params().items()}
+    model.fit(X)
+    assert before == {name: repr(value) for name, value in model.get_params().items()}
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_set_output_gives_named_columns(model, package):
+    frames = pytest.importorskip(package)
+    out = model.set_output(transform=package).fit_transform(X)
+    assert isinstance(out, frames.DataFrame)
+    assert list(out.columns) == list(model.get_feature_names_out())
+    np.testing.assert_array_equal(out.to_numpy(), model.set_output(transform="default").transform(X))
+
+
+def test_output_columns_are_named_after_the_class(model):
+    name = type(model).__name__.lower()
+    assert list(model.fit(X).get_feature_names_out()) == [f"{name}{j}" for j in range(3)]
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_feature_names_are_kept_and_checked(model, package):
+    frames = pytest.importorskip(package)
+    table = frames.DataFrame({name: X[:, j] for j, name in enumerate("abc")})
+    model.fit(table)
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    np.testing.assert_array_equal(model.predict(table), model.labels_)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(table[["b", "a", "c"]])
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        model.predict(X)
+
+
+def test_weights_are_routed_through_a_pipeline(model):
+    weights = np.r_[np.ones(45), np.zeros(45)]
+    with sklearn.config_context(enable_metadata_routing=True):
+        last = clone(model).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        pipeline = Pipeline([("scale", StandardScaler().set_fit_request(sample_weight=False)), ("cluster", last)])
+        pipeline.fit(X, sample_weight=weights)
+        scaled = pipeline[0].transform(X)
+        alone = clone(model).fit(scaled, sample_weight=weights)
+        np.testing.assert_array_equal(pipeline[-1].labels_, alone.labels_)
+        assert pipeline.score(X, sample_weight=weights) == pytest.approx(alone.score(scaled, sample_weight=weights))
+        assert not np.array_equal(alone.cluster_centers_, clone(model).fit(scaled).cluster_centers_)
+
+
+def test_score_is_minus_the_energy(model):
+    assert model.fit(X).score(X) == pytest.approx(-model.inertia_)
+
+
+def test_public_names_exist_and_unknown_ones_do_not():
+    assert set(shoal.__all__) <= set(dir(shoal))
+    assert ESTIMATORS
+    with pytest.raises(AttributeError, match="nonsense"):
+        shoal.nonsense  # noqa: B018

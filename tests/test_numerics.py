@@ -1,0 +1,364 @@
+"""Hard but legal numbers: extreme scales, far origins, degenerate rows. The answer is right or an error says why not."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
+
+from shoal import KMeans
+from shoal.core import rows as rows_module
+from tests import naive
+from tests.strategies import ALGORITHMS, blobs, cloud, first_rows, problems, spread_rows
+
+X, Y = blobs(300, 4, 5)
+LAYOUTS = (np.asarray, np.asfortranarray, sparse.csr_array)
+few_distinct = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def fit(rows, **options):
+    return KMeans(**{"n_clusters": 5, "n_init": 3, "random_state": 0, **options}).fit(rows)
+
+
+def assert_finds_the_blobs(rows, layout=np.asarray, y=Y, **options):
+    model = fit(layout(rows), **options)
+    assert np.isfinite(model.cluster_centers_).all()
+    assert adjusted_rand_score(y, model.labels_) >= 0.99
+    np.testing.assert_array_equal(model.predict(layout(rows)), model.labels_)
+    assert np.isfinite(model.transform(layout(rows))).all()
+    return model
+
+
+class TestScales:
+    @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+    @pytest.mark.parametrize("exponent", [-300, -200, -160, -150, -80, -20, 20, 80, 140, 150, 160, 200, 300])
+    def test_float64(self, exponent, layout):
+        rows = X * 10.0**exponent
+        model = assert_finds_the_blobs(rows, layout)
+        # the energy itself may be beyond float64: then it is infinite or zero, never something else
+        unit = naive.energy(X, model.cluster_centers_ / 10.0**exponent)
+        assert model.inertia_ == pytest.approx(_times_square(unit, exponent), rel=1e-6)
+
+    @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+    @pytest.mark.parametrize("exponent", [-36, -30, -20, -15, -10, 10, 15, 18, 20, 36])
+    def test_float32(self, exponent, layout):
+        rows = (X * 10.0**exponent).astype(np.float32)
+        model = assert_finds_the_blobs(rows, layout)
+        assert model.inertia_ == pytest.approx(naive.energy(rows, model.cluster_centers_), rel=1e-6)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    def test_denormals(self, dtype, algorithm):
+        """Rows so small that the dtype has no normal numbers left for them."""
+        rows = (np.round(X * 100) * float(np.finfo(dtype).smallest_subnormal)).astype(dtype)
+        assert_finds_the_blobs(rows, algorithm=algorithm)
+
+    @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+    @pytest.mark.parametrize("exponent", [-1000, -400, -200, -150, -130, 120, 130, 200, 400, 990])
+    def test_algorithms_agree(self, exponent, layout):
+        """Bounds are kept in float32: distances that it can't hold must not mislead them."""
+        rows = layout(cloud(400, 3) * 2.0**exponent)
+        base = KMeans(20, init=first_rows(cloud(400, 3), 20), tol=0).fit(cloud(400, 3))
+        for algorithm in ALGORITHMS[: 6 if layout is np.asarray else 5]:
+            model = KMeans(20, init=first_rows(cloud(400, 3), 20) * 2.0**exponent, tol=0, algorithm=algorithm).fit(rows)
+            np.testing.assert_array_equal(model.labels_, base.labels_)
+            assert model.n_iter_ == base.n_iter_
+
+    @pytest.mark.parametrize("exponent", [-300, -200, -30, 30, 200, 300])
+    @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+    def test_directions_have_no_scale(self, exponent, layout):
+        base = fit(X, metric="cosine")
+        scaled = fit(layout(X * 10.0**exponent), metric="cosine", init=base.cluster_centers_, n_init=1)
+        np.testing.assert_array_equal(base.labels_, scaled.labels_)
+        np.testing.assert_array_equal(scaled.predict(layout(X * 10.0**exponent)), scaled.labels_)
+
+    @pytest.mark.parametrize("init", ["k-means++", "k-means||", "afk-mc2", "random"])
+    @pytest.mark.parametrize("exponent", [-200, 200])
+    def test_every_seeding(self, init, exponent):
+        assert_finds_the_blobs(X * 10.0**exponent, init=init, n_init=20)
+
+
+def _times_square(energy, exponent):
+    with np.errstate(over="ignore", under="ignore"):
+        return np.float64(energy) * np.float64(10.0) ** exponent * np.float64(10.0) ** exponent
+
+
+class TestOffsets:
+    @pytest.mark.parametrize("layout", [np.asarray, np.asfortranarray])
+    @pytest.mark.parametrize("offset", [-1e3, 1e5, -1e7, 1e9])
+    def test_float64(self, offset, layout):
+        rows = X + offset
+        model = assert_finds_the_blobs(rows, layout)
+        assert model.inertia_ == pytest.approx(naive.energy(rows, model.cluster_centers_), rel=1e-6)
+
+    @pytest.mark.parametrize("offset", [1e2, 1e4, -1e5, 1e6])
+    def test_float32(self, offset):
+        rows = (X + offset).astype(np.float32)
+        model = assert_finds_the_blobs(rows)
+        assert model.inertia_ == pytest.approx(naive.energy(rows, model.cluster_centers_), rel=1e-6)
+
+    @pytest.mark.parametrize("offset", [1e3, 1e5, 1e7])
+    def test_sparse_rows_far_from_zero(self, offset):
+        """Unusual, but legal: every entry is stored."""
+        rows = X + offset
+        model = assert_finds_the_blobs(rows, sparse.csr_array)
+        assert model.inertia_ == pytest.approx(naive.energy(rows, model.cluster_centers_), rel=1e-6)
+
+    @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.uint64])
+    def test_large_integers(self, dtype):
+        rows = (np.round(X * 100) + 2_000_000_000).astype(dtype)
+        assert_finds_the_blobs(rows)
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    def test_every_algorithm(self, algorithm):
+        assert_finds_the_blobs((X + 1e5).astype(np.float32), algorithm=algorithm)
+
+    def test_offset_of_one_column_only(self):
+        assert_finds_the_blobs(X + [0, 0, 1e8, 0])
+        assert_finds_the_blobs((X + [0, 0, 1e5, 0]).astype(np.float32))
+
+
+class TestMixedScales:
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("small", [1e-3, 1e-15, 1e-30])
+    def test_columns(self, small, dtype):
+        """The last column tells the blobs apart; the others are negligible."""
+        assert_finds_the_blobs((X * [small, small, small, 1]).astype(dtype))
+
+    @pytest.mark.parametrize("small", [1e-150, 1e-300])
+    def test_columns_that_vanish_when_squared(self, small):
+        assert_finds_the_blobs(X * [small, small, small, 1])
+        assert_finds_the_blobs(X * [small, small, small, 1e200])
+
+    def test_one_far_row(self):
+        rows = np.vstack([X, [[1e7] * 4]])
+        model = assert_finds_the_blobs(rows, y=np.r_[Y, 5], init=spread_rows(rows, np.r_[Y, 5]), n_clusters=6)
+        assert model.inertia_ == pytest.approx(naive.energy(rows, model.cluster_centers_), rel=1e-6)
+
+    @pytest.mark.parametrize("spread", [1e-3, 1e-6, 1e-9])
+    def test_tight_clusters_far_apart(self, spread):
+        """All of the energy lies in digits that |x|^2 - 2 x.c + |c|^2 would lose."""
+        rows, y = blobs(300, 4, 5, spread=spread)
+        model = assert_finds_the_blobs(rows, y=y, init=spread_rows(rows, y), tol=0)
+        assert model.inertia_ == pytest.approx(naive.energy(rows, model.cluster_centers_), rel=1e-6, abs=0)
+        assert model.history_[-1]["energy"] == pytest.approx(model.inertia_, rel=1e-6, abs=0)
+
+
+
+
+class TestEquivariance:
+    rows = cloud(400, 5, seed=3)
+
+    @pytest.mark.parametrize("exponent", [-60, -41, -20, 1, 20, 41, 60])
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    def test_powers_of_two(self, exponent, dtype, layout):
+        rows = self.rows.astype(dtype)
+        base = KMeans(12, random_state=0).fit(layout(rows))
+        scaled = KMeans(12, random_state=0).fit(layout(rows * dtype(2.0**exponent)))
+        np.testing.assert_array_equal(base.labels_, scaled.labels_)
+        np.testing.assert_array_equal(base.cluster_centers_ * dtype(2.0**exponent), scaled.cluster_centers_)
+        assert base.n_iter_ == scaled.n_iter_
+        assert scaled.inertia_ == pytest.approx(np.ldexp(base.inertia_, 2 * exponent), rel=1e-12)
+
+    @pytest.mark.parametrize("shift", [1.0, -37.5, 1e3, 1e6])
+    @pytest.mark.parametrize("exponent", [-60, 0, 60])
+    def test_scale_and_shift(self, shift, exponent):
+        """Rows on a grid, so that the shift itself loses no digits."""
+        rows = np.round(self.rows * 2**20) / 2**20
+        base = KMeans(12, init=first_rows(rows, 12)).fit(rows)
+        moved = rows * 2.0**exponent + shift * 2.0**exponent
+        model = KMeans(12, init=first_rows(moved, 12)).fit(moved)
+        np.testing.assert_array_equal(base.labels_, model.labels_)
+
+
+class TestLabelsArePredictions:
+    @pytest.mark.parametrize("offset", [0, 100, 1e4, 1e6])
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32, np.int64])
+    def test_every_dtype_layout_and_offset(self, dtype, layout, offset):
+        if layout is sparse.csr_array and dtype is np.float16:
+            dtype = np.float32  # scipy has no sparse float16
+        rows = (10 * cloud(500, 6) + min(offset, 1e4 if dtype is np.float16 else offset)).astype(dtype)
+        for options in ({}, {"max_iter": 2}, {"metric": "cosine"}):
+            model = KMeans(15, random_state=0, **options).fit(layout(rows + dtype(1)))
+            np.testing.assert_array_equal(model.predict(layout(rows + dtype(1))), model.labels_)
+
+    @given(problems())
+    @few_distinct
+    def test_on_anything(self, problem):
+        model = KMeans(len(problem.start), random_state=0).fit(problem.X, sample_weight=problem.weights)
+        np.testing.assert_array_equal(model.predict(problem.X), model.labels_)
+
+
+class TestDegenerate:
+    def assert_sound(self, model, rows, weights=None):
+        assert np.isfinite(model.cluster_centers_).all()
+        assert model.inertia_ == pytest.approx(naive.energy(rows, model.cluster_centers_, weights), rel=1e-6, abs=1e-20)
+        np.testing.assert_array_equal(model.predict(rows), model.labels_)
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    @pytest.mark.parametrize("value", [0.0, 0.1, 1e9, 1e-200])
+    def test_all_rows_equal(self, algorithm, value):
+        rows = np.full((50, 3), value)
+        with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(1\)"):
+            model = KMeans(4, algorithm=algorithm, random_state=0).fit(rows)
+        self.assert_sound(model, rows)
+        assert model.inertia_ == 0
+        np.testing.assert_array_equal(model.cluster_centers_[model.labels_], rows)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("init", ["k-means++", "k-means||", "afk-mc2", "random"])
+    def test_fewer_distinct_rows_than_clusters(self, dtype, init):
+        rows = cloud(3, 4, dtype=dtype)[np.arange(70) % 3]
+        with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(3\)"):
+            model = KMeans(6, init=init, random_state=0).fit(rows)
+        self.assert_sound(model, rows)
+        assert model.inertia_ == pytest.approx(0, abs=1e-10 if dtype == np.float32 else 1e-25)
+
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    @pytest.mark.parametrize("init", ["k-means++", "k-means||", "afk-mc2", "random"])
+    def test_every_row_a_cluster(self, layout, init):
+        rows = cloud(30, 4)
+        model = KMeans(30, init=init, random_state=0).fit(layout(rows))
+        assert sorted(model.labels_) == list(range(30))
+        assert model.inertia_ == 0
+        np.testing.assert_allclose(model.cluster_centers_[model.labels_], rows, rtol=1e-15)
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_one_cluster(self, algorithm, dtype):
+        rows = cloud(1000, 4, dtype=dtype)
+        model = KMeans(1, algorithm=algorithm, random_state=0).fit(rows)
+        np.testing.assert_allclose(model.cluster_centers_[0], rows.mean(axis=0, dtype=float), rtol=1e-6, atol=1e-7)
+        self.assert_sound(model, rows)
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+    def test_one_row(self, algorithm, metric):
+        model = KMeans(1, algorithm=algorithm, metric=metric).fit([[3.0, 4.0]])
+        np.testing.assert_allclose(model.cluster_centers_, [[0.6, 0.8]] if metric == "cosine" else [[3, 4]], rtol=1e-15)
+        assert (model.inertia_, model.labels_.tolist()) == (0, [0])
+
+    @pytest.mark.parametrize("init", ["k-means++", "k-means||", "afk-mc2", "random"])
+    def test_rows_without_weight_do_not_count(self, init):
+        rows = np.vstack([X, 1e8 * cloud(300, 4)])
+        weights = np.r_[np.ones(300), np.zeros(300)]
+        model = KMeans(5, init=init, n_init=10, random_state=0).fit(rows, sample_weight=weights)
+        assert adjusted_rand_score(Y, model.labels_[:300]) == 1
+        self.assert_sound(model, rows, weights)
+
+    def test_fewer_rows_with_weight_than_clusters(self):
+        weights = np.r_[np.ones(3), np.zeros(297)]
+        with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(3\)"):
+            model = KMeans(5, random_state=0).fit(X, sample_weight=weights)
+        self.assert_sound(model, X, weights)
+        assert model.inertia_ == pytest.approx(0, abs=1e-20)
+
+    @pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
+    def test_constant_columns(self, value):
+        rows = np.column_stack([X, np.full(300, value), np.full(300, -value)])
+        model = assert_finds_the_blobs(rows)
+        np.testing.assert_array_equal(model.labels_, fit(X).labels_)
+        np.testing.assert_allclose(model.cluster_centers_[:, 4], value, rtol=1e-15)
+
+    def test_empty_sparse_rows_and_columns(self):
+        rows = sparse.csr_array(np.pad(X, [(0, 5), (0, 7)]))
+        model = KMeans(6, random_state=0, n_init=5).fit(rows)
+        self.assert_sound(model, rows.toarray())
+
+    def test_a_matrix_of_zeros(self):
+        with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(1\)"):
+            model = KMeans(2, random_state=0).fit(sparse.csr_array((10, 3)))
+        assert model.inertia_ == 0
+
+    def test_huge_and_tiny_weights(self):
+        weights = np.where(np.arange(300) % 2, 1e200, 1e-200)
+        model = KMeans(5, init=spread_rows(X, Y)).fit(X, sample_weight=weights)
+        self.assert_sound(model, X, weights)
+        assert adjusted_rand_score(Y, model.labels_) == 1
+
+
+class TestDeterminism:
+    rows = {d: np.concatenate([cloud(30_000, d, seed=d), blobs(20_000, d, 20, spread=1)[0]]) for d in (3, 30)}
+
+    def fit(self, d, dtype, **options):
+        rows = self.rows[d].astype(dtype)
+        return KMeans(20, **{"random_state": 0, "max_iter": 8, **options}).fit(rows)
+
+    @pytest.mark.parametrize("algorithm", ["lloyd", "yinyang", "projected"])
+    @pytest.mark.parametrize("d", [3, 30])
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_threads(self, algorithm, d, dtype):
+        one, *others = (self.fit(d, dtype, algorithm=algorithm, n_threads=threads) for threads in (1, 2, 4, 8, 8))
+        for other in others:
+            np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
+            np.testing.assert_array_equal(one.labels_, other.labels_)
+            assert one.inertia_ == other.inertia_
+
+    @pytest.mark.parametrize("init", ["k-means||", "afk-mc2", "random"])
+    def test_seeding_with_threads(self, init):
+        one, other = (self.fit(3, np.float32, init=init, n_init=1, n_threads=threads) for threads in (1, 4))
+        np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
+
+    @pytest.mark.parametrize("size", [17, 100, 4097, 1 << 20])
+    @pytest.mark.parametrize("algorithm", ["lloyd", "elkan", "projected"])
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_block_sizes(self, monkeypatch, size, algorithm, dtype):
+        rows = self.rows[3][::50].astype(dtype)
+        fit = KMeans(20, init=first_rows(rows, 20), algorithm=algorithm, max_iter=8).fit
+        usual = fit(rows)
+        usual_labels, usual_centers = usual.labels_, usual.cluster_centers_
+        monkeypatch.setattr(rows_module, "BLOCK_ROWS", (size, size))
+        other = fit(rows)
+        np.testing.assert_array_equal(usual_labels, other.labels_)
+        np.testing.assert_allclose(usual_centers, other.cluster_centers_, rtol=0, atol=1e-12 if dtype == np.float64 else 1e-6)
+
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    def test_block_sizes_in_predict(self, monkeypatch, layout):
+        rows = self.rows[30][::10]
+        model = KMeans(20, init=first_rows(rows, 20), max_iter=3).fit(layout(rows))
+        whole = [model.predict(layout(rows)), model.transform(layout(rows)), model.score(layout(rows))]
+        monkeypatch.setattr(rows_module, "BLOCK_ROWS", (37, 37))
+        np.testing.assert_array_equal(model.predict(layout(rows)), whole[0])
+        np.testing.assert_array_equal(model.transform(layout(rows)), whole[1])
+        assert model.score(layout(rows)) == pytest.approx(whole[2], rel=1e-12)
+
+    def test_rows_one_by_one(self):
+        rows = self.rows[30][:200].astype(np.float32)
+        model = KMeans(20, init=first_rows(rows, 20)).fit(rows)
+        alone = [model.predict(rows[i : i + 1])[0] for i in range(200)]
+        np.testing.assert_array_equal(alone, model.labels_)
+
+
+class TestHonestEnergy:
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("offset", [0, 1e3])
+    def test_every_step(self, algorithm, dtype, offset):
+        rows = (cloud(500, 8) + offset).astype(dtype)
+        weights = np.random.default_rng(0).gamma(1, size=500)
+        start = first_rows(rows, 12)
+        _, exact = naive.lloyd(rows, start, weights=weights)
+        model = KMeans(12, init=start, algorithm=algorithm, tol=0).fit(rows, sample_weight=weights)
+        energies = [record["energy"] for record in model.history_]
+        np.testing.assert_allclose(energies[:10], exact[:10], rtol=1e-6)
+        assert model.inertia_ == pytest.approx(naive.energy(rows, model.cluster_centers_, weights), rel=1e-6)
+        assert energies[-1] == pytest.approx(model.inertia_, rel=1e-6)
+        assert (np.diff(energies) <= 1e-9 * energies[0]).all()
+
+    @given(problems())
+    @few_distinct
+    def test_on_anything(self, problem):
+        model = KMeans(len(problem.start), random_state=0).fit(problem.X, sample_weight=problem.weights)
+        exact = naive.energy(problem.X, model.cluster_centers_, problem.weights)
+        assert model.inertia_ == pytest.approx(exact, rel=1e-6, abs=1e-25)
+        assert -model.score(problem.X, sample_weight=problem.weights) == pytest.approx(exact, rel=1e-6, abs=1e-25)
+
+    @given(problems())
+    @few_distinct
+    def test_on_anything_sparse(self, problem):
+        model = KMeans(len(problem.start), random_state=0).fit(sparse.csr_array(problem.X), sample_weight=problem.weights)
+        exact = naive.energy(problem.X, model.cluster_centers_, problem.weights)
+        assert model.inertia_ == pytest.approx(exact, rel=1e-6, abs=1e-25)
