@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .measure import Lab, environment
+from .measure import Lab, busy, environment
 from .problems import blobs, start_of, two_clouds
 from .results import Entry
 from .suites import entry_of
@@ -69,6 +69,7 @@ def startup(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
     if lab.quick:
         taken = {"shoal, warm cache": [_first_fit("shoal", os.environ.get("NUMBA_CACHE_DIR"))]}
     for _ in range(0 if lab.quick else lab.repeats):
+        lab.others.append(busy())
         with tempfile.TemporaryDirectory(dir=lab.folder) as cache:
             taken["shoal, cold cache"].append(_first_fit("shoal", cache))
             taken["shoal, warm cache"].append(_first_fit("shoal", cache))

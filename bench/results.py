@@ -128,5 +128,7 @@ def render(suite: str, entries: list[Entry]) -> str:
 def _made_text(entry: Entry) -> str:
     made_by = entry["made"]
     versions = ", ".join(f"{name} {version}" for name, version in made_by["versions"].items())
-    where = f"{made_by['cpu']}, {made_by['cores']} cores, {entry['others']:.0%} in use by others"
+    where = f"{made_by['cpu']}, {made_by['cores']} cores"
+    if entry["others"] is not None:
+        where += f", {entry['others']:.0%} in use by others"
     return f"`{made_by['command']}`, {made_by['date']}, {made_by['revision']}, {where}; {versions}."

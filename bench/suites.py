@@ -31,11 +31,11 @@ WHOLE = (
 def entry_of(lab: Lab, problem: str, measure: str, rows: list[Entry], figures: list[Entry]) -> Entry:
     """A problem's result, with what was left out and how busy others kept the machine between the runs."""
     left_out, lab.left_out = lab.left_out, []
-    others, lab.others = fmean(lab.others or [0.0]), []
-    if others > 0.1:
+    others, lab.others = (fmean(lab.others) if lab.others else None), []
+    if others is not None and others > 0.1:
         lab.say(f"warning: other processes used {others:.0%} of the CPUs; these timings are not to be trusted")
     entry = {"problem": problem, "measure": measure, "rows": rows, "figures": figures}
-    return {**entry, "left out": left_out, "others": round(others, 3)}
+    return {**entry, "left out": left_out, "others": others}
 
 
 def chosen(lab: Lab, all_problems: list[Problem], only: Sequence[str], tiny: list[Problem]) -> Iterator[tuple[Problem, Any]]:
@@ -82,7 +82,7 @@ class Contest:
                 self.lab.leave_out(f"{name}: stopped after {short[0]['n_iter']} of {short[0]['asked']} iterations")
                 del self.answers[name]
                 continue
-            if not self.seconds(name) > 0:
+            if not self.lab.quick and not self.seconds(name) > 0:
                 self.lab.leave_out(f"{name}: an iteration is shorter than the noise of this machine")
                 del self.answers[name]
                 continue

@@ -35,8 +35,15 @@ def generator(seed: int, *stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=key))
 
 
-def _sample(rows: Rows, k: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """The rows to seed from and their weights; rows of no weight can't be centres.
+def _key(X: Array) -> Array:
+    """A number for each row that depends on what it holds alone."""
+    key = np.empty(len(X))
+    dense.weighted_sums(X, generator(0).standard_normal(X.shape[1]), key)
+    return key
+
+
+def _sample(rows: Rows, k: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """The rows to seed from, their weights and their keys; rows of no weight can't be centres.
 
     They are sorted by what they hold, not by where they stand, so that a weight does what repetition would.
     """
@@ -45,10 +52,9 @@ def _sample(rows: Rows, k: int, rng: np.random.Generator) -> tuple[Array, Array]
     if len(ids) > size:
         ids = np.sort(rng.choice(ids, size, replace=False))
     X = rows.take(ids)
-    key = np.empty(len(X))
-    dense.weighted_sums(X, generator(0).standard_normal(rows.d), key)
+    key = _key(X)
     order = np.argsort(key, kind="stable")
-    return np.ascontiguousarray(X[order]), np.ascontiguousarray(rows.weights[ids[order]])
+    return np.ascontiguousarray(X[order]), np.ascontiguousarray(rows.weights[ids[order]]), key[order]
 
 
 def _draw(rng: np.random.Generator, mass: Array, count: int) -> Array:
@@ -61,18 +67,19 @@ def _draw(rng: np.random.Generator, mass: Array, count: int) -> Array:
 
 
 def random_rows(rows: Rows, k: int, rng: np.random.Generator) -> Array:
-    """k rows, drawn by weight without repetition."""
-    able = np.flatnonzero(rows.weights > 0)
-    if len(able) <= k:
-        return rows.take(np.concatenate([able, rng.choice(len(rows), k - len(able))]))
-    p = rows.weights[able] / rows.weights[able].sum()
-    even = bool(np.ptp(p) == 0)
-    return rows.take(rng.choice(able, k, replace=False, p=None if even else p))
+    """k rows, drawn by weight; different ones, as long as there are any."""
+    X, mass, key = _sample(rows, k, rng)
+    chosen = np.empty(k, np.int64)
+    for j in range(k):
+        chosen[j] = _draw(rng, mass, 1)[0]
+        low, high = (int(np.searchsorted(key, key[chosen[j]], side)) for side in ("left", "right"))
+        mass[low:high] = 0
+    return X[chosen]
 
 
 def plus_plus(rows: Rows, k: int, rng: np.random.Generator) -> Array:
     """Greedy k-means++ on a sample, mended by swaps."""
-    X, weights = _sample(rows, k, rng)
+    X, weights, _ = _sample(rows, k, rng)
     return X[choose(X, weights, k, rng)]
 
 
@@ -112,34 +119,32 @@ def _greedy(ruler: Ruler, weights: Array, k: int, rng: np.random.Generator) -> A
 
 
 def parallel(rows: Rows, k: int, rng: np.random.Generator, rounds: int = 5) -> Array:
-    """k-means||: in each round draw about 2k rows at once, then choose k of all of them, weighted by what they serve."""
-    first = _draw(rng, rows.weights, 1)
-    candidates = rows.take(first)
+    """k-means||: in each round draw 2k rows at once, then choose k of all of them, weighted by what they serve."""
+    ids = np.flatnonzero(rows.weights > 0)
+    if len(ids) <= max(SAMPLE_LEAST, SAMPLE_PER_CENTER * k):
+        ids = ids[np.argsort(_key(rows.take(ids)), kind="stable")]
+    candidates = new = rows.take(ids[_draw(rng, rows.weights[ids], 1)])
     least = np.full(len(rows), np.inf)
-    new = candidates
     for _ in range(rounds):
-        energy = sum(rows.shares(_lower_least, rows.prepare(new), per_row=(least, rows.weights)))
-        if not energy > 0:
+        for _ in rows.shares(_lower_least, rows.prepare(new), per_row=(least,)):
+            pass
+        mass = rows.weights[ids] * least[ids]
+        if not mass.any():
             break
-        chance = 2 * k * rows.weights * least / energy
-        drawn = np.flatnonzero(rng.random(len(rows)) < chance)
-        if not len(drawn):
-            continue
-        new = rows.take(drawn)
+        new = rows.take(ids[np.unique(_draw(rng, mass, 2 * k))])
         candidates = np.concatenate([candidates, new])
+    candidates = np.ascontiguousarray(candidates[np.unique(_key(candidates), return_index=True)[1]])
+    if len(candidates) <= k:
+        return np.ascontiguousarray(np.concatenate([candidates, random_rows(rows, k, rng)])[:k])
     served = np.zeros(len(candidates))
     for share in rows.shares(_served, rows.prepare(candidates), per_row=(rows.weights,)):
         served += share
-    if len(candidates) <= k:
-        extra = random_rows(rows, k, rng)
-        return np.ascontiguousarray(np.concatenate([candidates, extra])[:k])
-    return np.ascontiguousarray(candidates[choose(candidates, served, k, rng)])
+    return candidates[choose(candidates, served, k, rng)]
 
 
-def _lower_least(block: Block, least: Array, weights: Array, centers: Centers) -> float:
+def _lower_least(block: Block, least: Array, centers: Centers) -> None:
     labels = block.nearest(centers)
     np.minimum(least, block.pair_distances(np.arange(len(block)), labels, centers), out=least)
-    return float(weights @ least)
 
 
 def _served(block: Block, weights: Array, centers: Centers) -> Array:
@@ -149,7 +154,7 @@ def _served(block: Block, weights: Array, centers: Centers) -> Array:
 
 def chains(rows: Rows, k: int, rng: np.random.Generator, length: int = 200) -> Array:
     """AFK-MC2: each centre ends a Markov chain over rows drawn by their distance from the first centre."""
-    X, weights = _sample(rows, k, rng)
+    X, weights, _ = _sample(rows, k, rng)
     every = np.arange(len(X))
     chosen = np.empty(k, np.int64)
     chosen[0] = _draw(rng, weights, 1)[0]
