@@ -24,6 +24,7 @@ class Fit(NamedTuple):
     n_iter: int
     energy: float = 0.0
     distances: int = 0
+    ran: str = ""  # the algorithm, where the library chooses
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def _shoal(algorithm: str) -> Callable[[Any, Array, int, float], Fit]:
 
         model = KMeans(len(C0), init=C0, max_iter=iters, tol=tol, algorithm=algorithm, n_threads=cpu_count()).fit(X)
         distances = sum(record["distances"] for record in model.history_)
-        return Fit(model.cluster_centers_, model.n_iter_, model.inertia_, distances)
+        return Fit(model.cluster_centers_, model.n_iter_, model.inertia_, distances, model.algorithm_)
 
     return fit
 

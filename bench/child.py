@@ -61,6 +61,7 @@ def fit(task: dict[str, Any]) -> dict[str, Any]:
                 "n_iter": int(found.n_iter),
                 "energy": float(found.energy),
                 "distances": int(found.distances),
+                "ran": found.ran,
             }
         )
     np.save(task["out"], found.centers)
@@ -90,8 +91,8 @@ def memory(task: dict[str, Any]) -> dict[str, Any]:
     _warm(task["library"], X, len(C0))  # read-only rows: Numba compiles for those apart
     gc.collect()
     before = status("self")
-    _, times = _timed(lambda: ADAPTERS[task["library"]].fit(X, C0, task["iters"], 0.0))
-    return {**times, "before": before["RssAnon"], "peak": status("self")["VmHWM"]}
+    found, times = _timed(lambda: ADAPTERS[task["library"]].fit(X, C0, task["iters"], 0.0))
+    return {**times, "ran": found.ran, "before": before["RssAnon"], "peak": status("self")["VmHWM"]}
 
 
 def status(process: int | str) -> dict[str, int]:

@@ -43,7 +43,8 @@ def memory(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
         answer = lab.ask({"do": "memory", "library": library, **files, "iters": 5}, watch=True)
         if "error" not in answer:
             extra = max(answer["most"] - answer["before"], 0) / MB
-            table.append({"library": library, "extra MB": extra, "peak MB": answer["peak"] / MB, "seconds": answer["wall"]})
+            row = {"library": library, "ran": answer["ran"], "extra MB": extra, "peak MB": answer["peak"] / MB}
+            table.append({**row, "seconds": answer["wall"]})
             lab.say(f"  {library}: {extra:.0f} MB extra")
     path.unlink()
     measure = (
@@ -51,7 +52,7 @@ def memory(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
         "less what there was before it. Peak: largest resident size, which counts the pages of the map."
     )
     ours = [row for row in table if row["library"].startswith("shoal")]
-    figures = [{"what": f"extra MB of {row['library']}", "value": row["extra MB"], "limit": 100} for row in ours]
+    figures = [{"what": f"extra MB of {row['library']} ({row['ran']})", "value": row["extra MB"], "limit": 100} for row in ours]
     yield entry_of(lab, "memory-map", measure, table, figures)
 
 

@@ -121,14 +121,20 @@ def render(suite: str, entries: list[Entry]) -> str:
     left_out = dict.fromkeys(f"- {entry['problem']}: left out: {line}" for entry in entries for line in entry["left out"])
     if left_out:
         parts.append("\n".join(left_out))
-    parts.append("\n".join(dict.fromkeys(_made_text(entry) for entry in entries)))
+    runs: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by = entry["made"]
+        runs.setdefault(json.dumps([by["command"], by["revision"], by["cpu"], by["versions"]]), []).append(entry)
+    parts.append("\n".join(_made_text(run) for run in runs.values()))
     return "\n\n".join(parts) + "\n"
 
 
-def _made_text(entry: Entry) -> str:
-    made_by = entry["made"]
-    versions = ", ".join(f"{name} {version}" for name, version in made_by["versions"].items())
-    where = f"{made_by['cpu']}, {made_by['cores']} cores"
-    if entry["others"] is not None:
-        where += f", {entry['others']:.0%} in use by others"
-    return f"`{made_by['command']}`, {made_by['date']}, {made_by['revision']}, {where}; {versions}."
+def _made_text(entries: list[Entry]) -> str:
+    """How entries of one command came about; the busiest moment speaks for all."""
+    by = entries[-1]["made"]
+    versions = ", ".join(f"{name} {version}" for name, version in by["versions"].items())
+    where = f"{by['cpu']}, {by['cores']} cores"
+    others = [entry["others"] for entry in entries if entry["others"] is not None]
+    if others:
+        where += f", up to {max(others):.0%} in use by others"
+    return f"`{by['command']}`, {by['date']}, {by['revision']}, {where}; {versions}."

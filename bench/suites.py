@@ -99,6 +99,7 @@ class Contest:
         ours = self.energies.get(self.ours)
         return {
             "library": name,
+            "ran": answers[0]["runs"][-1]["ran"],
             "seconds": self.seconds(name),
             "CPU seconds": middle(answers, "cpu"),
             "iterations": answers[0]["runs"][-1]["n_iter"],

@@ -70,7 +70,7 @@ def test_energy_far_from_the_origin(offset):
     assert metrics.energy(X, X[:9]) == pytest.approx(naive.energy(X, X[:9]), rel=1e-6)
 
 
-@pytest.mark.parametrize("scale", [1e-200, 1e-30, 1e30, 1e120])
+@pytest.mark.parametrize("scale", [1e-120, 1e-30, 1e30, 1e120])
 def test_energy_of_extreme_scales(scale):
     X = cloud(300, 4) * scale
     exact = naive.energy(X / scale, X[:9] / scale)

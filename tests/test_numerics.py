@@ -76,7 +76,7 @@ class TestScales:
     @pytest.mark.parametrize("init", ["k-means++", "k-means||", "afk-mc2", "random"])
     @pytest.mark.parametrize("exponent", [-200, 200])
     def test_every_seeding(self, init, exponent):
-        assert_finds_the_blobs(X * 10.0**exponent, init=init, n_init=20)
+        assert_finds_the_blobs(X * 10.0**exponent, init=init, n_init=40)
 
 
 def _times_square(energy, exponent):
@@ -245,9 +245,17 @@ class TestDegenerate:
     def test_rows_without_weight_do_not_count(self, init):
         rows = np.vstack([X, 1e8 * cloud(300, 4)])
         weights = np.r_[np.ones(300), np.zeros(300)]
-        model = KMeans(5, init=init, n_init=10, random_state=0).fit(rows, sample_weight=weights)
+        model = KMeans(5, init=init, n_init=40, random_state=0).fit(rows, sample_weight=weights)
         assert adjusted_rand_score(Y, model.labels_[:300]) == 1
         self.assert_sound(model, rows, weights)
+
+    @pytest.mark.parametrize("where", [0, 150, 299])
+    def test_a_far_row_without_weight_costs_no_digits(self, where):
+        rows, weights = X.copy(), np.ones(300)
+        rows[where], weights[where] = 1e12, 0
+        model = KMeans(5, init=spread_rows(X, Y), tol=0).fit(rows, sample_weight=weights)
+        self.assert_sound(model, rows, weights)
+        assert model.history_[-1]["energy"] == pytest.approx(model.inertia_, rel=1e-6)
 
     def test_fewer_rows_with_weight_than_clusters(self):
         weights = np.r_[np.ones(3), np.zeros(297)]

@@ -17,7 +17,7 @@ from ..kernels import dense as dense_kernels
 from ..kernels import sparse as sparse_kernels
 from .types import Array, is_sparse
 
-NARROW = 40  # up to this many columns the fused kernel beats a GEMM and a scan
+NARROW, FEW = 40, 12  # up to this many columns or centres the fused kernel beats a GEMM and a scan
 SCORES_AT_ONCE = 1 << 20  # entries of one score matrix: it should stay in the cache
 
 
@@ -56,10 +56,11 @@ def rounding(dtype: np.dtype, columns: int) -> float:
 
 
 class DenseBlock:
-    """Rows of one block as a C-contiguous float32 or float64 array."""
+    """Rows of one block as a C-contiguous float32 or float64 array, not to be written to."""
 
     def __init__(self, X: Array) -> None:
-        self.X = X
+        self.X = X.view()
+        self.X.flags.writeable = False  # and Numba compiles for one kind of array, not two
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -83,18 +84,18 @@ class DenseBlock:
         n, d = self.X.shape
         labels = np.empty(n, np.int32)
         best, second = np.empty((2, n), self.X.dtype)
-        if d <= NARROW:
+        if d <= NARROW or len(centers.C) <= FEW:
             dense_kernels.two_best_narrow(self.X, centers.Z, centers.z2, labels, best, second)
         else:
-            step = max(64, min(1024, SCORES_AT_ONCE // len(centers.C)))
+            step = max(64, min(512, SCORES_AT_ONCE // len(centers.C)))
             S = np.empty((len(centers.C), min(step, n)), self.X.dtype)
             for a in range(0, n, step):
                 s = slice(a, min(a + step, n))
                 out = S if s.stop - a == S.shape[1] else np.empty((len(S), s.stop - a), S.dtype)
                 np.dot(centers.Z, self.X[s].T, out=out)
                 dense_kernels.two_best_wide(out, centers.z2, labels[s], best[s], second[s])
-        slack = slack_of(self.squared_norms(), centers, self.X.dtype, d)
-        dense_kernels.settle_near_ties(self.X, centers.C, slack, best, second, labels)
+        off, largest2 = rounding(self.X.dtype, d), centers.largest**2
+        dense_kernels.settle_near_ties(self.X, centers.C, off, largest2, best, second, labels)
         return labels
 
     def scores(self, centers: Centers, columns: slice) -> Array:

@@ -35,12 +35,12 @@ def drive(
     limits: Limits,
     watchers: Iterable[Watcher] = (),
 ) -> Outcome:
-    """Step until `done(state, info)`, a limit or a watcher that returns true. One record a step, from the step's info."""
+    """Step, once at least, until `done(state, info)`, a limit or a watcher that returns true. Each step leaves a record."""
     started = time.perf_counter()
     history: list[dict[str, Any]] = []
     last = 0.0
     while len(history) < limits.max_iter:
-        if limits.spent(last):
+        if history and limits.spent(last):
             return Outcome(state, history, "time_budget")
         before = time.perf_counter()
         state, info = step(state)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .blocks import Block, Centers
 from .checks import check_rows, check_weights
-from .moments import check_finite
+from .moments import check_values
 from .rows import Frame, Rows, one_blas_thread
 from .types import Array
 
@@ -86,12 +86,8 @@ def _transform_block(block: Block, out: Array, centers: Centers, unit: bool) -> 
 
 
 def _label_block(start: int, raw: Any, out: Array, rows: Rows, centers: Centers) -> None:
-    check_finite(start, raw)
+    check_values(start, raw, rows.frame.unit)
     out[:] = rows.convert(raw).nearest(centers)
-
-
-def _check_block(start: int, raw: Any) -> None:
-    check_finite(start, raw)
 
 
 class CentersEstimator(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -131,7 +127,7 @@ class CentersEstimator(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         rows, centers = self._rows(X)
         out = np.empty((len(rows), len(centers.C)), rows.dtype)
         with rows:
-            for _ in rows.raw_shares(_check_block):
+            for _ in rows.raw_shares(check_values, self._frame.unit):
                 pass
             for _ in rows.shares(_transform_block, centers, self._frame.unit, per_row=(out,)):
                 pass
@@ -147,7 +143,7 @@ class CentersEstimator(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         """Minus the energy of these rows."""
         rows, centers = self._rows(X, sample_weight)
         with rows:
-            for _ in rows.raw_shares(_check_block):
+            for _ in rows.raw_shares(check_values, self._frame.unit):
                 pass
             return -self._energy_outside(sum(rows.shares(distance_block, centers, per_row=(rows.weights,))))
 

@@ -44,19 +44,20 @@ def check_finite(start: int, raw: Any) -> None:
     )
 
 
-def _check_direction(start: int, raw: Any) -> None:
-    """Raise for the first row of zeros, which has no direction."""
-    norms = abs(raw).sum(axis=1)
-    if not np.all(norms):
+def check_values(start: int, raw: Any, unit: bool) -> None:
+    """Raise for the first row that is not finite or, where rows are scaled to unit length, has no direction."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        check_finite(start, raw)
+    if not unit:
+        return
+    norms = np.asarray(abs(raw).max(axis=1).todense() if is_sparse(raw) else abs(raw).max(axis=1)).ravel()
+    if not norms.all():
         row = start + int(np.argmin(norms != 0))
         raise ValueError(f"Row {row} of X is all zeros and has no direction: drop such rows or use metric='euclidean'.")
 
 
 def _moments_block(start: int, raw: Any, weights: Array, origin: Array, scale: float, unit: bool) -> _Share:
-    with np.errstate(over="ignore"):
-        check_finite(start, raw)
-    if unit:
-        _check_direction(start, raw)
+    check_values(start, raw, unit)
     d = raw.shape[1]
     share = _Share(np.zeros(d), np.zeros(d), np.zeros(d))
     if is_sparse(raw):

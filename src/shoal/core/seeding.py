@@ -7,14 +7,16 @@ O. Bachem et al. (2016), Fast and provably good seedings for k-means, NIPS (AFK-
 Differs from the papers: k-means++ is greedy (each centre is the best of a few drawn ones, as in scikit-learn) and works
 on a uniform sample of `SAMPLE_PER_CENTER` rows a centre where there are more. Rows are drawn by their exact distances;
 which of the drawn ones is best is judged by `LEADING` coordinates, which also rule out most rows before a distance is
-computed. What k-means++ chose is mended by swaps (see `local_search`).
+computed. What k-means++ chose is mended by swaps (see `local_search`). Sparse rows are judged by short dense sketches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.random_projection import SparseRandomProjection
 
 from ..kernels import dense
 from .blocks import Block, Centers, DenseBlock, rounding
@@ -26,6 +28,7 @@ from .types import Array
 SAMPLE_PER_CENTER = 50
 LEADING = 64
 SWAPS = 200  # at most, or two a centre
+SKETCH = 256  # columns of a sketch
 SAMPLE_LEAST = 20_000
 
 
@@ -42,19 +45,35 @@ def _key(X: Array) -> Array:
     return key
 
 
-def _sample(rows: Rows, k: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """The rows to seed from, their weights and their keys; rows of no weight can't be centres.
+class Sample(NamedTuple):
+    """The rows to seed from, sorted by what they hold, not by where they stand: a weight does what repetition would."""
 
-    They are sorted by what they hold, not by where they stand, so that a weight does what repetition would.
-    """
+    ids: Array
+    X: Array  # the rows, or sketches of them
+    weights: Array
+    keys: Array
+
+
+def _sketch(rows: Rows, ids: Array) -> Array:
+    """The rows; sparse ones as short dense vectors at about the same distances (Li et al. 2006, KDD)."""
+    if not rows.is_sparse or rows.d <= SKETCH:
+        return rows.take(ids)
+    X: Any = rows.convert(rows.source.take(ids)).X
+    shape = SparseRandomProjection(SKETCH, random_state=0).fit(X[:1])
+    return np.ascontiguousarray((X @ shape.components_.T.astype(X.dtype)).toarray())
+
+
+def _sample(rows: Rows, k: int, rng: np.random.Generator) -> Sample:
+    """Rows of no weight can't be centres."""
     ids = np.flatnonzero(rows.weights > 0)
     size = max(SAMPLE_LEAST, SAMPLE_PER_CENTER * k)
     if len(ids) > size:
         ids = np.sort(rng.choice(ids, size, replace=False))
-    X = rows.take(ids)
-    key = _key(X)
-    order = np.argsort(key, kind="stable")
-    return np.ascontiguousarray(X[order]), np.ascontiguousarray(rows.weights[ids[order]]), key[order]
+    X = _sketch(rows, ids)
+    keys = _key(X)
+    order = np.argsort(keys, kind="stable")
+    ids = ids[order]
+    return Sample(ids, np.ascontiguousarray(X[order]), np.ascontiguousarray(rows.weights[ids]), keys[order])
 
 
 def _draw(rng: np.random.Generator, mass: Array, count: int) -> Array:
@@ -68,19 +87,19 @@ def _draw(rng: np.random.Generator, mass: Array, count: int) -> Array:
 
 def random_rows(rows: Rows, k: int, rng: np.random.Generator) -> Array:
     """k rows, drawn by weight; different ones, as long as there are any."""
-    X, mass, key = _sample(rows, k, rng)
+    ids, _, mass, keys = _sample(rows, k, rng)
     chosen = np.empty(k, np.int64)
     for j in range(k):
         chosen[j] = _draw(rng, mass, 1)[0]
-        low, high = (int(np.searchsorted(key, key[chosen[j]], side)) for side in ("left", "right"))
+        low, high = (int(np.searchsorted(keys, keys[chosen[j]], side)) for side in ("left", "right"))
         mass[low:high] = 0
-    return X[chosen]
+    return rows.take(ids[chosen])
 
 
 def plus_plus(rows: Rows, k: int, rng: np.random.Generator) -> Array:
     """Greedy k-means++ on a sample, mended by swaps."""
-    X, weights, _ = _sample(rows, k, rng)
-    return X[choose(X, weights, k, rng)]
+    sample = _sample(rows, k, rng)
+    return rows.take(sample.ids[choose(sample.X, sample.weights, k, rng)])
 
 
 def choose(X: Array, weights: Array, k: int, rng: np.random.Generator) -> Array:
@@ -122,7 +141,7 @@ def parallel(rows: Rows, k: int, rng: np.random.Generator, rounds: int = 5) -> A
     """k-means||: in each round draw 2k rows at once, then choose k of all of them, weighted by what they serve."""
     ids = np.flatnonzero(rows.weights > 0)
     if len(ids) <= max(SAMPLE_LEAST, SAMPLE_PER_CENTER * k):
-        ids = ids[np.argsort(_key(rows.take(ids)), kind="stable")]
+        ids = ids[np.argsort(_key(_sketch(rows, ids)), kind="stable")]
     candidates = new = rows.take(ids[_draw(rng, rows.weights[ids], 1)])
     least = np.full(len(rows), np.inf)
     for _ in range(rounds):
@@ -154,7 +173,7 @@ def _served(block: Block, weights: Array, centers: Centers) -> Array:
 
 def chains(rows: Rows, k: int, rng: np.random.Generator, length: int = 200) -> Array:
     """AFK-MC2: each centre ends a Markov chain over rows drawn by their distance from the first centre."""
-    X, weights, _ = _sample(rows, k, rng)
+    ids, X, weights, _ = _sample(rows, k, rng)
     every = np.arange(len(X))
     chosen = np.empty(k, np.int64)
     chosen[0] = _draw(rng, weights, 1)[0]
@@ -174,7 +193,7 @@ def chains(rows: Rows, k: int, rng: np.random.Generator, length: int = 200) -> A
             if p[s] > luck[s] * p[at]:
                 at = s
         chosen[j] = steps[at]
-    return X[chosen]
+    return rows.take(ids[chosen])
 
 
 SEEDINGS: dict[str, Callable[[Rows, int, np.random.Generator], Array]] = {

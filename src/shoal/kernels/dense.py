@@ -170,28 +170,29 @@ def two_best_wide(
     second[:] = low[now, 1]
 
 
-@kernel
+@fast_kernel
 def settle_near_ties(
     X,  # IN (n, d)
     C,  # IN (k, d)
-    margin,  # IN (n): how far a score may be off
+    rounding,  # IN how far a score may be off, as a fraction of (|x| + |c|)^2
+    largest2,  # IN the largest |c|^2
     best,  # IN (n)
     second,  # IN (n)
     labels,  # ADD (n) int32
 ):
     """Where two centres' scores are closer than their rounding, decide by distance; the first of equals wins."""
-    count = 0
     for i in range(X.shape[0]):
-        if second[i] - best[i] > 2 * margin[i]:
+        norm2 = 0.0
+        for t in range(X.shape[1]):
+            norm2 += np.float64(X[i, t]) * np.float64(X[i, t])
+        if second[i] - best[i] > 4 * rounding * (norm2 + largest2):
             continue
-        count += 1
         nearest = np.inf
         for j in range(C.shape[0]):
             distance = squared_distance(X, i, C, j)
             if distance < nearest:
                 nearest = distance
                 labels[i] = j
-    return count
 
 
 @kernel
@@ -360,6 +361,14 @@ def _finer(heads, i, Z, j, coarse):
     return total - rest * rest
 
 
+@fast_kernel
+def _norm2(heads, i, width):
+    total = 0.0
+    for t in range(width):
+        total += np.float64(heads[i, t]) * np.float64(heads[i, t])
+    return total
+
+
 @kernel
 def _lower_bounds(
     lower,  # ADD (n, g) uint16: bounds of row i, in units
@@ -380,8 +389,8 @@ def _lower_bounds(
 def settle_rows(
     X,  # IN (n, d)
     heads,  # IN (n, h): leading columns of the rows, the first c of them coarse
-    norms2,  # IN (n) float64: squared norms of the coarse ones
-    slack,  # IN (n): how far a score may be off
+    rounding,  # IN how far a score may be off, as a fraction of (|x| + |c|)^2
+    largest,  # IN the largest |c|
     centers,  # IN the centres, see `kmeans.projected.Centres`
     moved,  # IN how they have moved: drift (k), steps (g) uint16, gap (k)
     per_unit,  # IN how many units, in which lower bounds are stored, make a distance of one
@@ -411,7 +420,8 @@ def settle_rows(
         if least > reach or near < gap[label]:
             continue
         visited += 1
-        norm, off = norms2[i], np.float64(slack[i])
+        norm = _norm2(heads, i, coarse)
+        off = rounding * (np.sqrt(norm) + largest) ** 2
         limit = best - norm + off
         for g in range(steps.shape[0]):
             if lower[i, g] > reach:

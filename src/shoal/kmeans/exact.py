@@ -32,16 +32,17 @@ ALGORITHMS: dict[str, Assign] = {
 }
 
 
+WORTHWHILE = 1000  # multiplications a row, centres times columns, from which on bounds pay
 MEMORY = {True: 1 / 16, False: 3 / 4}  # what bounds may take, as a share of X: less if X is a memory map
 
 
 def choose_algorithm(rows: Rows, k: int) -> str:
-    """What "auto" runs: the method that `python -m bench algorithms` shows to be fastest, if its bounds fit."""
-    if rows.is_sparse:
-        return "hamerly"
+    """What "auto" runs; `python -m bench algorithms` shows why."""
+    if rows.is_sparse or k * rows.d < WORTHWHILE:
+        return "lloyd"
     size = len(rows) * rows.d * rows.dtype.itemsize
     room = max(size * MEMORY[rows.source.is_map], 1 << 25)
-    return "projected" if projected.memory(len(rows), rows.d, k, rows.dtype) <= room else "hamerly"
+    return "projected" if projected.memory(len(rows), rows.d, k, rows.dtype) <= room else "lloyd"
 
 
 class KMeans(CentersEstimator):
@@ -171,18 +172,19 @@ class KMeans(CentersEstimator):
         limits = Limits(self.max_iter, deadline)
         seed = seed_of(self.random_state)
         best: Outcome | None = None
+        least = np.inf
         for attempt in range(self._starts(given)):
             if best is not None and deadline is not None and time.perf_counter() >= deadline:
                 break
             start = self._start(rows, given, X, seed, attempt)
             outcome = self._run(rows, partition.begin(rows, start, moments.square), assign, tol, limits, hooks)
-            outcome = self._settle(rows, outcome, assign)
-            if best is None or outcome.history[-1]["final"] < best.history[-1]["final"]:
-                best = outcome
+            outcome, energy = self._settle(rows, outcome, assign)
+            if best is None or energy < least:
+                best, least = outcome, energy
             if outcome.reason == "callback":
                 break
         assert best is not None
-        self._publish(rows, best)
+        self._publish(rows, best, least)
         hooks.close()
 
     def _starts(self, given: Array | None) -> int:
@@ -201,6 +203,8 @@ class KMeans(CentersEstimator):
             if given is None:
                 state = np.random.RandomState(generator(seed, attempt).integers(2**31))
                 given = check_centers(self.init(X, k, random_state=state), k, rows.d, "what init returned")
+            if rows.frame.unit and not given.any(axis=1).all():
+                raise ValueError(f"init row {int(np.argmin(given.any(axis=1)))} is all zeros: cosine needs a direction.")
             C = rows.convert(given).X
         return np.ascontiguousarray(C, rows.dtype)
 
@@ -230,11 +234,17 @@ class KMeans(CentersEstimator):
         latest: list[Any] = [state]
         return drive(step, state, lambda after, info: over(info) and after.moved == 0, limits, [tell])
 
-    def _settle(self, rows: Rows, outcome: Outcome, assign: Assign) -> Outcome:
-        """Label the rows by the centres as they will be published, and leave no cluster empty that could have a row."""
+    def _settle(self, rows: Rows, outcome: Outcome, assign: Assign) -> tuple[Outcome, float]:
+        """Label the rows by the centres as they will be published, and leave no cluster empty that could have a row.
+
+        Returns the energy too, by distances.
+        """
         state: Partition = outcome.state
+        still = outcome.history[-1]["reassigned"] == outcome.history[-1]["shift"] == 0
         for _ in range(10):
-            C = np.ascontiguousarray(rows.frame.into(self._public(rows, state), rows.dtype))
+            C = rows.frame.into(self._public(rows, state), rows.dtype)
+            if still and np.array_equal(C, state.centers):
+                break  # the labels stand already
             state = state._replace(centers=C)
             shares, bounds = assign(rows, state)
             for _ in shares:
@@ -247,15 +257,13 @@ class KMeans(CentersEstimator):
             if info.reassigned == 0:
                 break
             state = again
-        centers = rows.prepare(state.centers)
-        outcome.history[-1]["final"] = self._energy_of(rows, state.labels, centers)
-        return outcome._replace(state=state)
+        return outcome._replace(state=state), self._energy_of(rows, state.labels, rows.prepare(state.centers))
 
     def _public(self, rows: Rows, state: Partition) -> Array:
         return rows.frame.out_of(state.centers, rows.dtype)
 
-    def _publish(self, rows: Rows, outcome: Outcome) -> None:
-        self.inertia_ = outcome.history[-1].pop("final")
+    def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
+        self.inertia_ = energy
         self.cluster_centers_ = self._public(rows, outcome.state)
         self.labels_ = outcome.state.labels
         self.history_ = outcome.history

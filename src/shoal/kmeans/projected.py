@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.blocks import Centers, DenseBlock, rounding
+from ..core.blocks import DenseBlock, rounding
 from ..core.directions import SAMPLE, basis_of, head_of
 from ..core.grouping import gaps, group_centers
 from ..core.partition import Found, Partition, label_all, unsettled
@@ -25,7 +25,7 @@ from ..core.rows import Rows
 from ..core.types import Array
 from ..kernels import dense
 
-IDENTITY = 48  # columns up to which a row is its own head
+IDENTITY = 64  # columns up to which a row is its own head
 COARSE, FINE = 32, 48  # columns of the heads; the last one of each is the norm of the rest
 GROUPS = 64  # at most
 RANGE = 8.0  # the largest stored bound, in root mean squares of the rows
@@ -62,7 +62,7 @@ class Centres(NamedTuple):
 class Plan(NamedTuple):
     """What a block needs to know in this step."""
 
-    centers: Centers
+    largest: float  # of |c|
     lanes: Centres
     moved: tuple[Array, Array, Array]  # drift (k), group drift in units (groups), gap (k)
     per_unit: float
@@ -124,11 +124,9 @@ def assign_block(
     X, (k, d) = block.X, plan.lanes.C.shape
     width = plan.lanes.coarse.shape[1]
     H = heads if heads.shape[1] else X
-    norms2 = np.empty(len(X))
-    dense.squared_norms(H[:, :width], norms2)
-    slack = (2 * rounding(X.dtype, d) * (np.sqrt(norms2) + plan.centers.largest) ** 2).astype(X.dtype)
+    off, largest = 2 * rounding(X.dtype, d), plan.largest
     visited, computed, scored = dense.settle_rows(
-        X, H, norms2, slack, tuple(plan.lanes), plan.moved, plan.per_unit, labels, upper, lower
+        X, H, off, largest, tuple(plan.lanes), plan.moved, plan.per_unit, labels, upper, lower
     )
     return Found(block.moves(weights, old, labels, k, plan.anew), visited, computed + scored * width // d)
 
@@ -143,6 +141,6 @@ def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], Bounds]:
     steps = np.ceil(np.maximum.reduceat(drift[b.order], b.groups[:-1]) / b.unit)
     gap = gaps(C) if C.shape[1] <= 2 * IDENTITY else np.zeros(len(C))
     moved = (drift, np.minimum(steps, dense.MOST).astype(np.uint16), gap)
-    plan = Plan(rows.prepare(C), side_by_side(C, b), moved, (1 - 2.0**-40) / b.unit, unsettled(state))
+    plan = Plan(rows.prepare(C).largest, side_by_side(C, b), moved, (1 - 2.0**-40) / b.unit, unsettled(state))
     per_row = (state.labels, state.labels.copy(), rows.weights, b.upper, b.lower, b.heads)
     return rows.shares(assign_block, plan, per_row=per_row), b._replace(anchor=C)

@@ -1,0 +1,144 @@
+"""Kernels against plain NumPy, at the widths and lengths where their loops change gear."""
+
+import numpy as np
+import pytest
+
+from shoal.core.blocks import NARROW, DenseBlock, rounding
+from shoal.core.partition import label_block
+from shoal.kernels import dense
+from tests import naive
+from tests.strategies import cloud
+
+WIDTHS = [1, 2, 3, 4, 5, 7, 8, 16, NARROW, NARROW + 1, 130]
+LENGTHS = [1, 2, dense.TILE - 1, dense.TILE, dense.TILE + 1, 1000]
+COUNTS = [1, 2, 3, 8, 33]
+DTYPES = [np.float32, np.float64]
+
+
+def grid(n, d, seed=0, dtype=np.float64):
+    """Integers: every sum is exact in any order, so results must agree to the last bit."""
+    return np.random.default_rng(seed).integers(-4, 5, (n, d)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("d", WIDTHS)
+class TestDistances:
+    def test_pairs(self, d, dtype):
+        X, C = cloud(50, d, 1, dtype), cloud(9, d, 2, dtype)
+        rows, ids = np.divmod(np.arange(450), 9)
+        out = np.empty(450)
+        dense.pair_distances(X, rows, ids, C, out)
+        np.testing.assert_allclose(out.reshape(50, 9), naive.distances(X, C), rtol=1e-13)
+
+    def test_norms(self, d, dtype):
+        X = cloud(50, d, 1, dtype)
+        out = np.empty(50)
+        dense.squared_norms(X, out)
+        np.testing.assert_allclose(out, (X.astype(float) ** 2).sum(axis=1), rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("k", COUNTS)
+class TestTwoBest:
+    def check(self, X, C, run):
+        labels, (best, second) = np.empty(len(X), np.int32), np.empty((2, len(X)), X.dtype)
+        run(labels, best, second)
+        exact = naive.two_best(X, C)
+        np.testing.assert_array_equal(labels, naive.labels(X, C))
+        np.testing.assert_array_equal(np.column_stack([best, second]), exact)
+
+    @pytest.mark.parametrize("n", LENGTHS)
+    @pytest.mark.parametrize("d", [1, 3, 4, 17])
+    def test_narrow(self, n, d, k, dtype):
+        X, C = grid(n, d, 1, dtype), grid(k, d, 2, dtype)
+        z2 = (C * C).sum(axis=1)
+        self.check(X, C, lambda *out: dense.two_best_narrow(X, -2 * C, z2, *out))
+
+    @pytest.mark.parametrize("n", LENGTHS)
+    def test_wide(self, n, k, dtype):
+        X, C = grid(n, 60, 1, dtype), grid(k, 60, 2, dtype)
+        S = -2 * C @ X.T
+        self.check(X, C, lambda *out: dense.two_best_wide(S, (C * C).sum(axis=1), *out))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("d", WIDTHS)
+@pytest.mark.parametrize("k", COUNTS)
+class TestNearest:
+    """The rule of labels, through the block that all methods use."""
+
+    def test_on_rows_in_general_position(self, d, k, dtype):
+        X, C = cloud(500, d, 1, dtype), cloud(k, d, 2, dtype)
+        np.testing.assert_array_equal(DenseBlock(X).nearest(DenseBlock.prepare(C)), naive.labels(X, C))
+
+    def test_the_first_of_equals(self, d, k, dtype):
+        X, C = grid(500, d, 1, dtype), grid(k, d, 2, dtype)
+        C[k // 2 :] = C[: k - k // 2]  # twins
+        np.testing.assert_array_equal(DenseBlock(X).nearest(DenseBlock.prepare(C)), naive.labels(X, C))
+
+    def test_centres_closer_than_scores_can_tell(self, d, k, dtype):
+        rng = np.random.default_rng(0)
+        base = 100 + cloud(1, d, 2)
+        C = (base + 1e-4 * rng.normal(size=(k, d))).astype(dtype)
+        X = (base + 1e-4 * rng.normal(size=(300, d))).astype(dtype)
+        np.testing.assert_array_equal(DenseBlock(X).nearest(DenseBlock.prepare(C)), naive.labels(X, C))
+
+    def test_scores_are_within_their_margin(self, d, k, dtype):
+        X, C = 10 + cloud(200, d, 1, dtype), 10 + cloud(k, d, 2, dtype)
+        block, centers = DenseBlock(X), DenseBlock.prepare(C)
+        scores = block.scores(centers, slice(None)).astype(float)
+        exact = (C.astype(float) ** 2).sum(axis=1) - 2 * X.astype(float) @ C.astype(float).T
+        reach = (np.sqrt(block.squared_norms()) + centers.largest) ** 2
+        assert (np.abs(scores - exact) <= rounding(X.dtype, d) * reach[:, None]).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+class TestMoves:
+    def rows(self, dtype):
+        rng = np.random.default_rng(0)
+        return cloud(300, 5, dtype=dtype), rng.integers(0, 4, 300).astype(float), rng.integers(0, 9, (2, 300)).astype(np.int32)
+
+    def sums(self, X, weights, labels):
+        chosen = weights[:, None] * (labels[:, None] == np.arange(9))
+        return chosen.T @ X.astype(float), chosen.sum(axis=0), (chosen > 0).sum(axis=0)
+
+    def test_take_rows_from_the_old_sum_to_the_new(self, dtype):
+        X, weights, (old, new) = self.rows(dtype)
+        found = self.sums(X, weights, old)
+        moves = DenseBlock(X).moves(weights, old, new, 9, anew=False)
+        moves.add_to(*found)
+        for part, expected in zip(found, self.sums(X, weights, new), strict=True):
+            np.testing.assert_allclose(part, expected, atol=1e-12)
+        assert moves.moved == (old != new).sum()
+
+    def test_anew_adds_every_row(self, dtype):
+        X, weights, (old, new) = self.rows(dtype)
+        found = np.zeros((9, 5)), np.zeros(9), np.zeros(9, np.int64)
+        moves = DenseBlock(X).moves(weights, old, new, 9, anew=True)
+        moves.add_to(*found)
+        for part, expected in zip(found, self.sums(X, weights, new), strict=True):
+            np.testing.assert_allclose(part, expected, atol=1e-12)
+        assert moves.moved == (old != new).sum()
+
+    def test_nothing_moves(self, dtype):
+        X, weights, (old, _) = self.rows(dtype)
+        moves = DenseBlock(X).moves(weights, old, old, 9, anew=False)
+        assert (moves.moved, len(moves.ids)) == (0, 0)
+
+    def test_a_block_labels_and_sums(self, dtype):
+        X, weights, (old, labels) = self.rows(dtype)
+        centers = DenseBlock.prepare(X[:9])
+        share = label_block(DenseBlock(X), labels, old, weights, centers, True)
+        np.testing.assert_array_equal(labels, naive.labels(X, X[:9]))
+        assert (share.rows, share.distances) == (300, 2700)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_column_moments(dtype):
+    X, weights, origin = cloud(500, 4, dtype=dtype), np.random.default_rng(0).random(500), np.arange(4.0)
+    sums, squares, largest = np.zeros((3, 4))
+    dense.column_moments(X, weights, origin, 0.5, sums, squares, largest)
+    e = (X - origin) / 2
+    np.testing.assert_allclose(sums, weights @ e)
+    np.testing.assert_allclose(squares, weights @ e**2)
+    np.testing.assert_array_equal(largest, np.abs(e).max(axis=0))
