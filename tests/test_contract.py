@@ -27,12 +27,7 @@ def instances():
     for cls in ESTIMATORS:
         yield cls()
         for name in [name for name in VARIANTS if name in cls().get_params()]:
-            yield from (cls(**{name: value}) for value in VARIANTS[name] if not needs_dense(value))
-
-
-def needs_dense(algorithm):
-    """scikit-learn's checks also bring sparse rows, which this one refuses; "auto" runs it on all the dense ones."""
-    return algorithm == "projected"
+            yield from (cls(**{name: value}) for value in VARIANTS[name])
 
 
 @parametrize_with_checks(list(instances()))

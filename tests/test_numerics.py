@@ -115,8 +115,8 @@ class TestOffsets:
         assert_finds_the_blobs((X + 1e5).astype(np.float32), algorithm=algorithm)
 
     def test_offset_of_one_column_only(self):
-        assert_finds_the_blobs(X + [0, 0, 1e8, 0])
-        assert_finds_the_blobs((X + [0, 0, 1e5, 0]).astype(np.float32))
+        assert_finds_the_blobs(X + np.array([0, 0, 1e8, 0]))
+        assert_finds_the_blobs((X + np.array([0, 0, 1e5, 0])).astype(np.float32))
 
 
 class TestMixedScales:
@@ -288,12 +288,14 @@ class TestDegenerate:
         assert adjusted_rand_score(Y, model.labels_) == 1
 
 
-class TestDeterminism:
-    rows = {d: np.concatenate([cloud(30_000, d, seed=d), blobs(20_000, d, 20, spread=1)[0]]) for d in (3, 30)}
+def many(d):
+    """Enough rows for several blocks, half of them in clusters."""
+    return np.concatenate([cloud(30_000, d, seed=d), blobs(20_000, d, 20, spread=1)[0]])
 
+
+class TestDeterminism:
     def fit(self, d, dtype, **options):
-        rows = self.rows[d].astype(dtype)
-        return KMeans(20, **{"random_state": 0, "max_iter": 8, **options}).fit(rows)
+        return KMeans(20, **{"random_state": 0, "max_iter": 8, **options}).fit(many(d).astype(dtype))
 
     @pytest.mark.parametrize("algorithm", ["lloyd", "yinyang", "projected"])
     @pytest.mark.parametrize("d", [3, 30])
@@ -314,7 +316,7 @@ class TestDeterminism:
     @pytest.mark.parametrize("algorithm", ["lloyd", "elkan", "projected"])
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_block_sizes(self, monkeypatch, size, algorithm, dtype):
-        rows = self.rows[3][::50].astype(dtype)
+        rows = many(3)[::50].astype(dtype)
         fit = KMeans(20, init=first_rows(rows, 20), algorithm=algorithm, max_iter=8).fit
         usual = fit(rows)
         usual_labels, usual_centers = usual.labels_, usual.cluster_centers_
@@ -325,7 +327,7 @@ class TestDeterminism:
 
     @pytest.mark.parametrize("layout", LAYOUTS)
     def test_block_sizes_in_predict(self, monkeypatch, layout):
-        rows = self.rows[30][::10]
+        rows = many(30)[::10]
         model = KMeans(20, init=first_rows(rows, 20), max_iter=3).fit(layout(rows))
         whole = [model.predict(layout(rows)), model.transform(layout(rows)), model.score(layout(rows))]
         monkeypatch.setattr(rows_module, "BLOCK_ROWS", (37, 37))
@@ -334,7 +336,7 @@ class TestDeterminism:
         assert model.score(layout(rows)) == pytest.approx(whole[2], rel=1e-12)
 
     def test_rows_one_by_one(self):
-        rows = self.rows[30][:200].astype(np.float32)
+        rows = many(30)[:200].astype(np.float32)
         model = KMeans(20, init=first_rows(rows, 20)).fit(rows)
         alone = [model.predict(rows[i : i + 1])[0] for i in range(200)]
         np.testing.assert_array_equal(alone, model.labels_)

@@ -9,10 +9,10 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
-from .core.blocks import Block, Centers
-from .core.checks import check_centers, check_weights
+from .core.blocks import Centers
+from .core.checks import check_centers, check_rows, check_weights
+from .core.moments import check_values
 from .core.rows import Rows
-from .core.sources import find_source
 from .core.types import Array
 
 __all__ = ["accuracy", "adjusted_rand_score", "energy", "normalized_mutual_info_score", "purity"]
@@ -39,7 +39,9 @@ def purity(labels_true: Any, labels_pred: Any) -> float:
     return float(table.max(axis=0).sum() / table.sum())
 
 
-def _energy_block(block: Block, weights: Array, centers: Centers) -> float:
+def _energy_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers) -> float:
+    check_values(start, raw, unit=False)
+    block = rows.convert(raw)
     return float(weights @ block.pair_distances(np.arange(len(block)), block.nearest(centers), centers))
 
 
@@ -49,9 +51,9 @@ def energy(X: Any, centers: Any, sample_weight: Any = None, n_threads: int | Non
     >>> energy([[0.0], [1.0], [10.0]], [[0.0], [10.0]])
     1.0
     """
-    source = find_source(X)
+    source = check_rows(None, X, reset=False)
     weights = check_weights(sample_weight, source.shape[0])
     with Rows(source, weights, n_threads=n_threads) as rows:
         rows.dtype = np.dtype(np.float64)
-        C = rows.prepare(check_centers(centers, len(centers), source.shape[1], "centers"))
-        return sum(rows.shares(_energy_block, C, per_row=(rows.weights,)))
+        C = rows.prepare(check_centers(centers, np.shape(centers)[0] if np.ndim(centers) else 0, source.shape[1], "centers"))
+        return sum(rows.raw_shares(_energy_block, rows, C, per_row=(rows.weights,)))

@@ -293,7 +293,7 @@ class Recorder:
     """A callback of scikit-learn's protocol."""
 
     def __init__(self, stop_after=None):
-        self.calls, self.models, self.stop_after = [], [], stop_after
+        self.calls, self.heard, self.stop_after = [], [], stop_after
 
     def setup(self, estimator, context):
         self.calls.append("setup")
@@ -304,8 +304,8 @@ class Recorder:
     def on_fit_task_end(self, estimator, context, *, X=None, fitted_estimator=None):
         self.calls.append(f"end {context.task_name}")
         if fitted_estimator is not None:
-            self.models.append((fitted_estimator, fitted_estimator.predict(X), fitted_estimator.score(X)))
-        return len(self.models) == self.stop_after
+            self.heard.append((fitted_estimator.predict(X), fitted_estimator.score(X)))
+        return len(self.heard) == self.stop_after
 
     def teardown(self, estimator, context):
         self.calls.append("teardown")
@@ -327,14 +327,14 @@ class TestScikitLearnCallbacks:
         assert recorder.calls == ["setup", "begin fit", *steps, "end fit", "teardown"]
 
     def test_gets_a_model_that_predicts(self):
-        X, model, recorder = self.run()
-        for step, (_, labels, score) in enumerate(recorder.models[:-1]):
+        _, model, recorder = self.run()
+        for step, (_, score) in enumerate(recorder.heard[:-1]):
             assert -score == pytest.approx(model.history_[step + 1]["energy"], rel=1e-6)
-        np.testing.assert_array_equal(recorder.models[-1][1], model.labels_)
-        assert recorder.models[-1][2] == pytest.approx(-model.inertia_)
+        np.testing.assert_array_equal(recorder.heard[-1][0], model.labels_)
+        assert recorder.heard[-1][1] == pytest.approx(-model.inertia_)
 
     def test_may_stop_the_fit(self):
-        X, model, recorder = self.run(stop_after=2)
+        X, model, _ = self.run(stop_after=2)
         assert (model.stop_reason_, model.n_iter_) == ("callback", 2)
         np.testing.assert_array_equal(model.predict(X), model.labels_)
 
@@ -355,7 +355,7 @@ class TestStarts:
         assert model.inertia_ == pytest.approx(fit(X, spread_rows(X, y)).inertia_, rel=1e-9)
 
     def test_an_array(self):
-        X, y = blobs(500, 3, 5)
+        X, _ = blobs(500, 3, 5)
         given_rows, given_list = (KMeans(5, init=C).fit(X) for C in (X[:5], X[:5].tolist()))
         assert_same(given_rows, given_list)
         assert_same(given_rows, KMeans(5, init=X[:5], n_init=7).fit(X))

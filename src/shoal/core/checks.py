@@ -12,20 +12,45 @@ from .types import Array, is_sparse
 
 
 def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
-    """A source of the rows of X. Values are looked at later, block by block."""
+    """A source of the rows of X, checked against an estimator if there is one. Values are looked at block by block."""
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if len(shape) == 2 and 0 in shape:
+        what = "sample" if shape[0] == 0 else "feature"
+        raise ValueError(f"Found array with 0 {what}(s) (shape={tuple(shape)}) while a minimum of 1 is required.")
     if not _plain(X):
         X = check_array(X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, input_name="X")
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-    source = find_source(X)
-    if source.dtype.kind not in "biuf":
-        return check_rows(estimator, np.asarray(source.read(0, source.shape[0]), dtype=np.float64), reset=reset)
-    return source
+    if estimator is not None:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return as_numbers(find_source(X))
+
+
+def as_numbers(source: Source) -> Source:
+    """A source of real numbers: objects are turned into floats, whatever else is refused."""
+    if source.dtype.kind in "biuf":
+        return source
+    if source.dtype.kind != "O":
+        raise ValueError(f"X holds values of type {source.dtype}: give real numbers, one column a feature.")
+    try:
+        return find_source(np.asarray(source.read(0, source.shape[0]), dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X must hold numbers in every column: {error}.") from error
+
+
+def _floats(values: Any, name: str) -> Array:
+    """An array of float64, or one sentence about why not."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"its values are of type {array.dtype}")
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold real numbers: {error}.") from error
 
 
 def _plain(X: Any) -> bool:
-    """Two-dimensional, not empty and of real numbers: nothing that scikit-learn's check would have to mend or refuse."""
+    """Two-dimensional and of real numbers: nothing that scikit-learn's check would have to mend or refuse."""
     shape = getattr(X, "shape", None)
-    if shape is None or len(shape) != 2 or 0 in shape:
+    if shape is None or len(shape) != 2:
         return False
     if isinstance(X, np.ndarray) or is_sparse(X):
         return X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
@@ -36,10 +61,7 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
     """Weights as float64; None stands for ones."""
     if sample_weight is None:
         return None
-    try:
-        weights = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"sample_weight must hold one number a row: {error}.") from error
+    weights = _floats(sample_weight, "sample_weight")
     if weights.ndim == 0:
         weights = np.full(n, weights)
     if weights.shape != (n,):
@@ -59,10 +81,9 @@ def check_centers(C: Any, k: int, d: int, name: str = "init") -> Array:
     """Starting centres as the user gave them."""
     if is_sparse(C):
         C = C.toarray()
-    try:
-        centers = np.asarray(C, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of numbers: {error}.") from error
+    centers = _floats(C, name)
+    if k < 1:
+        raise ValueError(f"{name} holds no centre: give at least one row of {d} numbers.")
     if centers.shape != (k, d):
         raise ValueError(f"{name} has shape {centers.shape}, but n_clusters={k} centres of {d} features need {(k, d)}.")
     if not np.isfinite(centers).all():

@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from .blocks import Block, Centers
 from .checks import check_rows, check_weights
 from .moments import check_values
-from .rows import Frame, Rows, one_blas_thread
+from .partition import energy_block
+from .rows import Frame, Rows, one_blas_thread, times_power
 from .types import Array
 
 try:  # scikit-learn 1.9 and later
@@ -26,6 +27,9 @@ except ImportError:
 
     def with_callbacks(method: Any) -> Any:
         return method
+
+
+WRAPPED = int(hasattr(CallbackSupportMixin, "set_callbacks"))  # frames that `with_callbacks` puts around fit
 
 
 def seed_of(random_state: Any) -> int:
@@ -65,14 +69,8 @@ class Hooks:
             self.root.call_on_fit_task_end(estimator=self.estimator, X=self.X)
 
 
-def distance_block(block: Block, start_weights: Array, centers: Centers, labels: Array | None = None) -> float:
-    """Weighted sum of squared distances to the nearest centre, or to the one that is named."""
-    names = block.nearest(centers) if labels is None else labels
-    return float(start_weights @ block.pair_distances(np.arange(len(block)), names, centers))
-
-
-def _own_block(block: Block, labels: Array, weights: Array, centers: Centers) -> float:
-    return distance_block(block, weights, centers, labels)
+def _nearest_energy_block(block: Block, weights: Array, centers: Centers) -> float:
+    return energy_block(block, weights, block.nearest(centers), centers)
 
 
 def _transform_block(block: Block, out: Array, centers: Centers, unit: bool) -> None:
@@ -102,12 +100,13 @@ class CentersEstimator(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
 
     def _rows(self, X: Any, sample_weight: Any = None) -> tuple[Rows, Centers]:
         """New rows in the frame of the fit, with the centres."""
-        check_is_fitted(self)
+        check_is_fitted(self, "cluster_centers_")
         source = check_rows(self, X, reset=False)
         rows = Rows(source, check_weights(sample_weight, source.shape[0]), self._frame, self.n_threads)
-        dtype = np.promote_types(rows.dtype, self.cluster_centers_.dtype)
-        rows.dtype = dtype
-        return rows, rows.prepare(self._frame.into(self.cluster_centers_, dtype))
+        rows.dtype = np.promote_types(rows.dtype, self.cluster_centers_.dtype)
+        if rows.is_sparse and self._frame.shift is not None:  # zeros would not stay zeros: float64 instead of a shift
+            rows.frame, rows.dtype = self._frame._replace(shift=None), np.dtype(np.float64)
+        return rows, rows.prepare(rows.frame.into(self.cluster_centers_, rows.dtype))
 
     def predict(self, X: Any) -> Array:
         """The nearest centre of each row, the first of equals."""
@@ -131,9 +130,8 @@ class CentersEstimator(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
                 pass
             for _ in rows.shares(_transform_block, centers, self._frame.unit, per_row=(out,)):
                 pass
-            if not self._frame.unit:
-                out *= 2.0**-self._frame.exponent
-        return out
+        with np.errstate(over="ignore", under="ignore"):
+            return times_power(out, -self._frame.exponent)
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Fit, then the distances of the same rows."""
@@ -145,14 +143,7 @@ class CentersEstimator(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         with rows:
             for _ in rows.raw_shares(check_values, self._frame.unit):
                 pass
-            return -self._energy_outside(sum(rows.shares(distance_block, centers, per_row=(rows.weights,))))
-
-    def _energy_outside(self, energy: float) -> float:
-        """Energy in the user's units."""
-        return energy / 2 if self._frame.unit else float(np.ldexp(energy, -2 * self._frame.exponent))
-
-    def _energy_of(self, rows: Rows, labels: Array, centers: Centers) -> float:
-        return self._energy_outside(sum(rows.shares(_own_block, centers, per_row=(labels, rows.weights))))
+            return -self._frame.energy_out_of(sum(rows.shares(_nearest_energy_block, centers, per_row=(rows.weights,))))
 
     @property
     def _n_features_out(self) -> int:
@@ -168,4 +159,4 @@ class CentersEstimator(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         raise NotImplementedError
 
 
-__all__ = ["CentersEstimator", "Hooks", "one_blas_thread", "seed_of", "with_callbacks"]
+__all__ = ["WRAPPED", "CentersEstimator", "Hooks", "one_blas_thread", "seed_of", "with_callbacks"]

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..kernels import dense as dense_kernels
 from ..kernels import sparse as sparse_kernels
-from .rows import Frame, Rows
+from .rows import Frame, Rows, times_power
 from .types import Array, is_sparse
 
 
 class Moments(NamedTuple):
-    """Of the rows, weighted, per column."""
+    """Of the rows, weighted, in the frame."""
 
-    mean: Array
-    variance: Array
-    square: float  # sum of w |x|^2 in the frame
+    variance: float  # mean over the columns
+    square: float  # sum of w |x|^2
     frame: Frame
 
 
@@ -56,8 +56,10 @@ def check_values(start: int, raw: Any, unit: bool) -> None:
         raise ValueError(f"Row {row} of X is all zeros and has no direction: drop such rows or use metric='euclidean'.")
 
 
-def _moments_block(start: int, raw: Any, weights: Array, origin: Array, scale: float, unit: bool) -> _Share:
-    check_values(start, raw, unit)
+def _moments_block(start: int, raw: Any, weights: Array, rows: Rows, origin: Array, scale: float) -> _Share:
+    check_values(start, raw, rows.frame.unit)
+    if rows.frame.unit:
+        raw = rows.convert(raw).X
     d = raw.shape[1]
     share = _Share(np.zeros(d), np.zeros(d), np.zeros(d))
     if is_sparse(raw):
@@ -68,54 +70,60 @@ def _moments_block(start: int, raw: Any, weights: Array, origin: Array, scale: f
     return share
 
 
-def _sum_moments(rows: Rows, origin: Array, scale: float, unit: bool) -> _Share:
+def _sum_moments(rows: Rows, origin: Array, scale: float) -> _Share:
     total = _Share(*np.zeros((3, rows.d)))
-    for share in rows.raw_shares(_moments_block, origin, scale, unit, per_row=(rows.weights,)):
+    for share in rows.raw_shares(_moments_block, rows, origin, scale, per_row=(rows.weights,)):
         total.sums[:] += share.sums
         total.squares[:] += share.squares
         np.maximum(total.largest, share.largest, out=total.largest)
     return total
 
 
-def measure(rows: Rows, unit: bool) -> Moments:
+def measure(rows: Rows) -> Moments:
     """One pass over the rows (two where their scale is extreme)."""
-    first = rows.source.read(0, 1)
-    check_finite(0, first)
+    start = int(np.argmax(rows.weights > 0))
+    first = rows.source.read(start, start + 1)
+    check_values(start, first, rows.frame.unit)
+    if rows.frame.unit:
+        total = _sum_moments(rows, np.zeros(rows.d), 1.0)
+        mass = float(rows.weights.sum())
+        mean = total.sums / mass
+        return Moments(float(np.maximum(total.squares / mass - mean**2, 0).mean()), mass, rows.frame)
     origin = np.zeros(rows.d) if rows.is_sparse else np.asarray(first, np.float64)[0]
-    exponent, total = 0, _sum_moments(rows, origin, 1.0, unit)
+    exponent, total = 0, _sum_moments(rows, origin, 1.0)
     width = float(total.largest.max())
     if not np.isfinite(width):
         raise ValueError("X spreads wider than float64 can hold: divide it by a power of ten first.")
     if width > 0 and not 2.0**-300 < width < 2.0**300:
         exponent = -int(np.clip(np.frexp(width)[1], -1000, 1000))
-        total = _sum_moments(rows, origin, 2.0**exponent, unit)
-    mass = rows.weights.sum()
-    mean = total.sums / mass
-    variance = np.maximum(total.squares / mass - mean**2, 0)
-    if unit:
-        return Moments(mean, variance, float(mass), Frame(unit=True))
-    return _choose_frame(rows, origin, exponent, total, mean, variance)
+        total = _sum_moments(rows, origin, 2.0**exponent)
+    return _choose_frame(rows, origin, exponent, total)
 
 
-def _choose_frame(rows: Rows, origin: Array, exponent: int, total: _Share, mean: Array, variance: Array) -> Moments:
+def _choose_frame(rows: Rows, origin: Array, exponent: int, total: _Share) -> Moments:
     """Shift where the rows lie more than three spreads from the origin; scale where squares would leave the dtype.
 
     The shift is rounded to the column's spread, so that x - shift is exact: float32 and float64 see the same rows.
     """
+    mass = rows.weights.sum()
+    mean = total.sums / mass
+    variance = np.maximum(total.squares / mass - mean**2, 0)
     scaled_origin = origin * 2.0**exponent
     center = scaled_origin + mean
+    spread = np.sqrt(variance)
     shift: Array | None = None
-    if not rows.is_sparse and center @ center > 9 * variance.sum():
-        grid = 2.0 ** np.floor(np.log2(np.where(variance > 0, np.sqrt(variance), 1.0)))
-        shift = np.where(variance > 0, np.round(center / grid) * grid, scaled_origin)
+    unit = abs(center).max() or 1.0  # so that no square leaves the range
+    if not rows.is_sparse and np.linalg.norm(center / unit) > 3 * np.linalg.norm(spread / unit):
+        grid = 2.0 ** np.floor(np.log2(np.where(spread > 0, spread, 1.0)))
+        shift = np.where(spread > 0, np.round(center / grid) * grid, scaled_origin)
     offset = scaled_origin if shift is None else scaled_origin - shift
     width = float((np.abs(offset) + total.largest).max())
-    room = 2.0**20 if rows.dtype == np.float32 else 2.0**300
-    if width > 0 and not 1 / room < width * 2.0**-exponent < room:
+    room = 2.0**20 if rows.dtype == np.float32 else 2.0**60  # bounds are float32 even then
+    if width > 0 and not 1 / room < math.ldexp(width, -exponent) < room:
         more = -int(np.frexp(width)[1])
     else:
         more = -exponent
-    scale = 2.0**more
-    square = total.squares.sum() + 2 * offset @ total.sums + rows.weights.sum() * (offset @ offset)
-    frame = Frame(None if shift is None else shift * scale, exponent + more)
-    return Moments(center * 2.0**-exponent, variance * 4.0**-exponent, float(square) * scale**2, frame)
+    offset, sums = times_power(offset, more), times_power(total.sums, more)
+    square = float(times_power(total.squares, 2 * more).sum() + 2 * offset @ sums + mass * (offset @ offset))
+    frame = Frame(None if shift is None else times_power(shift, more), exponent + more)
+    return Moments(float(times_power(variance, 2 * more).mean()), square, frame)

@@ -15,6 +15,8 @@ from .blocks import Block, Centers, Moves
 from .rows import Rows
 from .types import Array
 
+FEW_DIGITS = 1e-7  # an energy this small beside the rows' squares is not to be had from sums: distances are added up
+
 
 class Info(NamedTuple):
     """What one step learned."""
@@ -58,6 +60,11 @@ def unsettled(state: Partition) -> bool:
     return state.moved >= len(state.labels)
 
 
+def energy_block(block: Block, weights: Array, labels: Array, centers: Centers) -> float:
+    """Weighted sum of squared distances to the centres that the labels name."""
+    return float(weights @ block.pair_distances(np.arange(len(block)), labels, centers))
+
+
 def label_block(block: Block, labels: Array, old: Array, weights: Array, centers: Centers, anew: bool) -> Found:
     """One block's share of a step that looks at every row and every centre."""
     k = len(centers.C)
@@ -87,12 +94,15 @@ def advance(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, In
         distances += share.distances
     C = state.centers.astype(np.float64)
     energy = state.square - 2 * np.vdot(C, sums) + masses @ (C * C).sum(axis=1)
+    if energy < FEW_DIGITS * state.square:
+        centers = rows.prepare(state.centers)
+        energy = sum(rows.shares(energy_block, centers, per_row=(rows.weights, state.labels)))
     if (counts == 0).any():
         moved += _fill_empty(rows, state._replace(bounds=bounds), sums, masses, counts)
-    centers = _means(state.centers, sums, masses, counts > 0, rows.frame.unit)
-    shift = float(((centers.astype(np.float64) - C) ** 2).sum())
+    means = _means(state.centers, sums, masses, counts > 0, rows.frame.unit)
+    shift = float(((means.astype(np.float64) - C) ** 2).sum())
     total = 0 if anew else state.moved + moved
-    new = state._replace(centers=centers, sums=sums, masses=masses, counts=counts, moved=total, bounds=bounds)
+    new = state._replace(centers=means, sums=sums, masses=masses, counts=counts, moved=total, bounds=bounds)
     return new, Info(max(float(energy), 0.0), shift, visited, distances, moved)
 
 
@@ -105,40 +115,47 @@ def _means(old: Array, sums: Array, masses: Array, filled: Array, unit: bool) ->
     return np.ascontiguousarray(means, old.dtype)
 
 
+POOL = 64  # rows that a block proposes for empty clusters, or twice as many as there are of them
+SAME = 1e-12  # rows nearer to a centre than this, in units of their norm, are at it: a mean of equal rows is not exact
+
+
 def _worst_served(
     block: Block, labels: Array, weights: Array, centers: Centers, extra: Centers | None, m: int
 ) -> tuple[Array, Array]:
     """The block's m rows farthest from their centre, or from any of `extra` if that is nearer."""
-    far = block.pair_distances(np.arange(len(block)), labels, centers)
+    every = np.arange(len(block))
+    far = block.pair_distances(every, labels, centers)
     if extra is not None:
-        nearest = block.nearest(extra)
-        far = np.minimum(far, block.pair_distances(np.arange(len(block)), nearest, extra))
-    far[weights <= 0] = 0
+        far = np.minimum(far, block.pair_distances(every, block.nearest(extra), extra))
+    same = max(SAME, 4 * float(np.finfo(centers.C.dtype).eps))
+    far[(weights <= 0) | (far <= same**2 * block.squared_norms())] = 0
     top = np.argsort(-far, kind="stable")[:m]
     return top, far[top]
 
 
 def _fill_empty(rows: Rows, state: Partition, sums: Array, masses: Array, counts: Array) -> int:
-    """Give each empty cluster the row that is served worst, one after the other, while there is one that is far."""
+    """Give each empty cluster the row that is served worst, one after the other, while there is one."""
     empty = list(np.flatnonzero(counts == 0))
     sums[empty], masses[empty] = 0, 0
     centers = rows.prepare(state.centers)
     placed: list[Array] = []
+    settled: set[int] = set()  # rows that are all their cluster has
     while empty:
-        before = len(placed)
         extra = rows.prepare(np.stack(placed)) if placed else None
-        found = rows.shares(_worst_served, centers, extra, len(empty), per_row=(state.labels, rows.weights))
-        parts = [(i * rows.block_rows + top, far) for i, (top, far) in enumerate(found)]
-        ids, far = (np.concatenate(a) for a in zip(*parts, strict=True))
-        keep = np.argsort(-far, kind="stable")[: len(empty)]
-        ids, far = ids[keep], far[keep]
+        size = max(POOL, 2 * len(empty)) + len(settled)
+        found = list(rows.shares(_worst_served, centers, extra, size, per_row=(state.labels, rows.weights)))
+        ids = np.concatenate([i * rows.block_rows + top for i, (top, _) in enumerate(found)])
+        far = np.concatenate([far for _, far in found])
+        unseen = max(far[-1] if len(far) == size else 0.0 for _, far in found)  # no row outside the pools is farther
         X = rows.take(ids).astype(np.float64)
-        while empty and far.max(initial=0) > 0:
+        before = len(placed) + len(settled)
+        while empty and far.max() > 0 and far.max() >= unseen:
             at = int(far.argmax())
             row, w = int(ids[at]), rows.weights[ids[at]]
             old, new = int(state.labels[row]), int(empty[0])
             far[at] = 0
-            if counts[old] == 1:  # it is all that its cluster has
+            if counts[old] == 1:
+                settled.add(row)
                 continue
             for j, sign in ((old, -1), (new, 1)):
                 sums[j] += sign * w * X[at]
@@ -150,6 +167,6 @@ def _fill_empty(rows: Rows, state: Partition, sums: Array, masses: Array, counts
             far = np.minimum(far, ((X - X[at]) ** 2).sum(axis=1))
             placed.append(X[at].astype(state.centers.dtype))
             empty.pop(0)
-        if len(placed) == before:
+        if len(placed) + len(settled) == before:
             break
     return len(placed)

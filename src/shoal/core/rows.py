@@ -19,6 +19,7 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
+from ..kernels.sparse import squared_norms
 from .blocks import Block, Centers, DenseBlock, SparseBlock
 from .sources import Source
 from .types import Array
@@ -43,7 +44,7 @@ class Frame(NamedTuple):
     def into(self, X: Array, dtype: np.dtype) -> Array:
         """Rows or centres in this frame."""
         if self.exponent:
-            X = _times_power(X.astype(np.float64), self.exponent)
+            X = times_power(X.astype(np.float64), self.exponent)
         if self.shift is not None:
             X = X - self.shift.astype(dtype if X.dtype == dtype else np.float64)
         return np.ascontiguousarray(X, dtype)
@@ -53,10 +54,15 @@ class Frame(NamedTuple):
         X = C.astype(np.float64)
         if self.shift is not None:
             X = X + self.shift
-        return np.ascontiguousarray(_times_power(X, -self.exponent), dtype)
+        return np.ascontiguousarray(times_power(X, -self.exponent), dtype)
+
+    def energy_out_of(self, energy: float) -> float:
+        """Energy as the user knows it: of squared distances, or of 1 - cosine."""
+        with np.errstate(over="ignore", under="ignore"):
+            return energy / 2 if self.unit else float(np.ldexp(energy, -2 * self.exponent))
 
 
-def _times_power(X: Array, exponent: int) -> Array:
+def times_power(X: Array, exponent: int) -> Array:
     """X * 2^exponent in two halves: 2^exponent itself may not be a float64."""
     half = exponent // 2
     return X * 2.0**half * 2.0 ** (exponent - half)
@@ -138,10 +144,13 @@ class Rows:
     def _convert_sparse(self, raw: Any) -> Any:
         data = raw.data
         if self.frame.unit:
-            norms = np.sqrt(SparseBlock(raw).squared_norms())
-            data = data / np.repeat(norms, np.diff(raw.indptr))
+            lengths = np.diff(raw.indptr)
+            data = data / np.repeat(np.maximum.reduceat(np.abs(data.astype(np.float64)), raw.indptr[:-1]), lengths)
+            norms = np.empty(len(lengths))
+            squared_norms(data, raw.indptr, norms)
+            data = data / np.repeat(np.sqrt(norms), lengths)
         elif self.frame.exponent:
-            data = _times_power(data.astype(np.float64), self.frame.exponent)
+            data = times_power(data.astype(np.float64), self.frame.exponent)
         return sparse.csr_array((data.astype(self.dtype, copy=False), raw.indices, raw.indptr), shape=raw.shape, copy=False)
 
     def take(self, rows: Array) -> Array:
@@ -189,4 +198,5 @@ class Rows:
 
 
 def _unit(X: Array, dtype: np.dtype) -> Array:
+    X = X / np.abs(X).max(axis=1)[:, None]  # so that no square leaves the range
     return np.ascontiguousarray(X / np.linalg.norm(X, axis=1)[:, None], dtype)

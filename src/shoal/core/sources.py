@@ -57,9 +57,9 @@ class SparseSource:
         if not csr.has_canonical_format:  # a column named twice in a row would count as two columns
             csr = csr.copy() if csr is X else csr
             csr.sum_duplicates()
-        self.X = csr
+        self.X = csr.astype(np.float64) if csr.dtype.itemsize > 8 else csr
         self.shape = (int(X.shape[0]), int(X.shape[1]))
-        self.dtype = csr.dtype
+        self.dtype = self.X.dtype
 
     def read(self, start: int, stop: int) -> Any:
         a, b = self.X.indptr[start], self.X.indptr[stop]
@@ -79,8 +79,11 @@ class TableSource:
         self.shape = (int(shape[0]), int(shape[1]))
         self.cut = cut
         self.columns = columns
-        kinds = [np.asarray(c).dtype for c in columns(cut(slice(0, min(1, shape[0]))))]
-        self.dtype = np.result_type(*kinds) if kinds else np.dtype(float)
+        kinds = [np.asarray(c).dtype for c in columns(cut(slice(0, 1)))]
+        for column, kind in enumerate(kinds):
+            if kind.kind not in "biufO":
+                raise ValueError(f"Column {column} of X holds values of type {kind}: give real numbers, or drop it.")
+        self.dtype = np.result_type(*kinds)
 
     def read(self, start: int, stop: int) -> Array:
         return np.column_stack(self.columns(self.cut(slice(start, stop))))

@@ -43,7 +43,7 @@ def squared_norms(
 @kernel
 def pair_distances(
     data,  # IN (nnz)
-    indices,  # IN (nnz)
+    indices,  # IN (nnz), in order within a row
     indptr,  # IN (n + 1)
     rows,  # IN (m)
     centers,  # IN (m)
@@ -51,16 +51,25 @@ def pair_distances(
     c2,  # IN (k) float64: |c|^2
     out,  # OUT (m) float64
 ):
-    """(x - c)^2 in float64: the centre's whole norm, corrected at the columns where the row is not zero."""
+    """(x - c)^2 in float64: at the columns where the row is not zero, and what they leave of the centre's norm."""
     for q in range(rows.shape[0]):
-        i = rows[q]
-        j = centers[q]
-        total = c2[j]
+        i, j = rows[q], centers[q]
+        total = covered = 0.0
         for p in range(indptr[i], indptr[i + 1]):
-            x = np.float64(data[p])
             c = np.float64(C[j, indices[p]])
-            total += x * (x - 2 * c)
-        out[q] = max(total, 0.0)
+            e = np.float64(data[p]) - c
+            total += e * e
+            covered += c * c
+        rest = c2[j] - covered
+        if rest < 1e-6 * covered:  # too few digits are left of the difference: add up the other columns
+            rest = 0.0
+            p, last = indptr[i], indptr[i + 1]
+            for t in range(C.shape[1]):
+                if p < last and indices[p] == t:
+                    p += 1
+                else:
+                    rest += np.float64(C[j, t]) * np.float64(C[j, t])
+        out[q] = total + rest
 
 
 @kernel

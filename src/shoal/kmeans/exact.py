@@ -17,10 +17,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..core import partition
 from ..core.checks import check_centers, check_rows, check_weights
 from ..core.driver import Limits, Outcome, drive
-from ..core.estimator import CentersEstimator, Hooks, one_blas_thread, seed_of, with_callbacks
+from ..core.estimator import WRAPPED, CentersEstimator, Hooks, one_blas_thread, seed_of, with_callbacks
 from ..core.moments import Moments, measure
 from ..core.partition import Assign, Partition
-from ..core.rows import Rows
+from ..core.rows import Frame, Rows
 from ..core.seeding import SEEDINGS, generator
 from ..core.types import Array
 from . import bounded, lloyd, projected
@@ -146,8 +146,9 @@ class KMeans(CentersEstimator):
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X: an array, a sparse matrix or a table."""
-        deadline = None if self.time_budget is None else time.perf_counter() + self.time_budget
+        started = time.perf_counter()
         self._validate_params()
+        deadline = None if self.time_budget is None else started + self.time_budget
         source = check_rows(self, X, reset=True)
         n, d = source.shape
         weights = check_weights(sample_weight, n)
@@ -156,18 +157,24 @@ class KMeans(CentersEstimator):
         given = None
         if not isinstance(self.init, str) and not callable(self.init):
             given = check_centers(self.init, self.n_clusters, d)
-        with Rows(source, weights, n_threads=self.n_threads) as rows, one_blas_thread():
+        frame = Frame(unit=self.metric == "cosine")
+        with Rows(source, weights, frame, self.n_threads) as rows, one_blas_thread():
             if self.algorithm == "projected" and rows.is_sparse:
                 raise ValueError("algorithm='projected' needs dense rows: use 'auto' or 'yinyang' for sparse X.")
-            self.algorithm_ = choose_algorithm(rows, self.n_clusters) if self.algorithm == "auto" else self.algorithm
-            moments = measure(rows, self.metric == "cosine")
-            rows.frame = self._frame = moments.frame
+            moments = measure(rows)
+            rows.frame = moments.frame
             self._fit_rows(rows, moments, given, X, deadline)
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.algorithm != "projected"
+        return tags
+
     def _fit_rows(self, rows: Rows, moments: Moments, given: Array | None, X: Any, deadline: float | None) -> None:
-        assign = ALGORITHMS[self.algorithm_]
-        tol = self.tol * float(moments.variance.mean()) * 4.0**moments.frame.exponent
+        algorithm = choose_algorithm(rows, self.n_clusters) if self.algorithm == "auto" else self.algorithm
+        assign = ALGORITHMS[algorithm]
+        tol = self.tol * moments.variance
         hooks = Hooks(self, X, lambda state: {"cluster_centers_": self._public(rows, state), "_frame": rows.frame})
         limits = Limits(self.max_iter, deadline)
         seed = seed_of(self.random_state)
@@ -184,7 +191,7 @@ class KMeans(CentersEstimator):
             if outcome.reason == "callback":
                 break
         assert best is not None
-        self._publish(rows, best, least)
+        self._publish(rows, best, least, algorithm)
         hooks.close()
 
     def _starts(self, given: Array | None) -> int:
@@ -223,9 +230,8 @@ class KMeans(CentersEstimator):
             return after, info
 
         def tell(record: dict[str, Any]) -> bool:
-            record["energy"] = self._energy_outside(record["energy"])
-            if not self._frame.unit:
-                record["shift"] = float(np.ldexp(record["shift"], -2 * self._frame.exponent))
+            for key in ("energy", "shift"):
+                record[key] = rows.frame.energy_out_of(record[key])
             if self.verbose:
                 print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
             asked = bool(self.callback(record)) if self.callback is not None else False
@@ -237,7 +243,7 @@ class KMeans(CentersEstimator):
     def _settle(self, rows: Rows, outcome: Outcome, assign: Assign) -> tuple[Outcome, float]:
         """Label the rows by the centres as they will be published, and leave no cluster empty that could have a row.
 
-        Returns the energy too, by distances.
+        Returns their energy too, by distances, in the rows' frame.
         """
         state: Partition = outcome.state
         still = outcome.history[-1]["reassigned"] == outcome.history[-1]["shift"] == 0
@@ -246,8 +252,8 @@ class KMeans(CentersEstimator):
             if still and np.array_equal(C, state.centers):
                 break  # the labels stand already
             state = state._replace(centers=C)
-            shares, bounds = assign(rows, state)
-            for _ in shares:
+            found, bounds = assign(rows, state)
+            for _ in found:
                 pass
             sizes = np.bincount(state.labels[rows.weights > 0], minlength=len(C))
             state = state._replace(bounds=bounds)
@@ -257,13 +263,16 @@ class KMeans(CentersEstimator):
             if info.reassigned == 0:
                 break
             state = again
-        return outcome._replace(state=state), self._energy_of(rows, state.labels, rows.prepare(state.centers))
+        shares = rows.shares(partition.energy_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels))
+        return outcome._replace(state=state), sum(shares)
 
     def _public(self, rows: Rows, state: Partition) -> Array:
         return rows.frame.out_of(state.centers, rows.dtype)
 
-    def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
-        self.inertia_ = energy
+    def _publish(self, rows: Rows, outcome: Outcome, energy: float, algorithm: str) -> None:
+        self._frame = rows.frame
+        self.algorithm_ = algorithm
+        self.inertia_ = rows.frame.energy_out_of(energy)
         self.cluster_centers_ = self._public(rows, outcome.state)
         self.labels_ = outcome.state.labels
         self.history_ = outcome.history
@@ -275,5 +284,5 @@ class KMeans(CentersEstimator):
                 f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): "
                 f"X has too few distinct rows; n_clusters={found} would do.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=4 + WRAPPED,
             )
