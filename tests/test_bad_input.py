@@ -53,18 +53,18 @@ BAD_ROWS = {
     "NaN in CSC": (lambda: thin(spoiled(np.nan), sparse.csc_array), rf"X.*NaN.*{PLACE}"),
     "infinity in COO": (lambda: thin(spoiled(np.inf), sparse.coo_array), rf"X.*infinity.*{PLACE}"),
     "NaN in a list": (lambda: spoiled(np.nan).tolist(), rf"X.*NaN.*{PLACE}"),
-    "complex": (lambda: GOOD + 1j, "[Cc]omplex"),
-    "complex CSR": (lambda: thin(GOOD + 1j), "[Cc]omplex"),
-    "strings": (lambda: np.full((20, 3), "a"), "X|string|'a'"),
-    "objects": (lambda: np.full((20, 3), object()), "X|float\\(\\)|number"),
-    "dates": (lambda: np.full((20, 3), "2020-01-01", "datetime64[D]"), "X|date"),
-    "no rows": (lambda: GOOD[:0], r"0 sample"),
-    "no columns": (lambda: GOOD[:, :0], r"0 feature"),
-    "one dimension": (lambda: GOOD[0], r"Expected 2D array"),
-    "three dimensions": (lambda: GOOD[None], r"Found array with dim 3|Expected 2D array|dim 3|<= 2"),
-    "a number": (lambda: 3.0, r"Expected 2D array"),
-    "nothing": (lambda: None, r"X|NoneType|None|float"),
-    "ragged": (lambda: [[1.0, 2.0, 3.0], [1.0]], r"X|inhomogeneous"),
+    "complex": (lambda: GOOD + 1j, r"\bX\b.*[Cc]omplex"),
+    "complex CSR": (lambda: thin(GOOD + 1j), r"\bX\b.*[Cc]omplex"),
+    "strings": (lambda: np.full((20, 3), "a"), r"\bX\b.*string"),
+    "objects": (lambda: np.full((20, 3), object()), r"\bX\b.*(object|number)"),
+    "dates": (lambda: np.full((20, 3), "2020-01-01", "datetime64[D]"), r"\bX\b.*datetime64"),
+    "no rows": (lambda: GOOD[:0], r"\bX\b.*0 sample"),
+    "no columns": (lambda: GOOD[:, :0], r"\bX\b.*0 feature"),
+    "one dimension": (lambda: GOOD[0], r"\bX\b.*2D array, got 1D"),
+    "three dimensions": (lambda: GOOD[None], r"\bX\b.*dim 3"),
+    "a number": (lambda: 3.0, r"\bX\b.*2D array, got scalar"),
+    "nothing": (lambda: None, r"\bX\b.*None"),
+    "ragged": (lambda: [[1.0, 2.0, 3.0], [1.0]], r"\bX\b.*inhomogeneous"),
 }
 
 
@@ -72,7 +72,7 @@ BAD_ROWS = {
 @pytest.mark.parametrize("name", BAD_ROWS)
 def test_rows(method, name):
     make, message = BAD_ROWS[name]
-    with pytest.raises((ValueError, TypeError), match=message):
+    with pytest.raises((ValueError, TypeError), match=f"(?s){message}"):
         call(method, make())
 
 
