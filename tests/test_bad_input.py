@@ -64,6 +64,7 @@ BAD_ROWS = {
     "three dimensions": (lambda: GOOD[None], r"\bX\b.*dim 3"),
     "a number": (lambda: 3.0, r"\bX\b.*2D array, got scalar"),
     "nothing": (lambda: None, r"\bX\b.*None"),
+    "a mask": (lambda: np.ma.masked_array(GOOD, GOOD[7, 1] == GOOD), rf"\bX\b.*mask.*{PLACE}"),
     "ragged": (lambda: [[1.0, 2.0, 3.0], [1.0]], r"\bX\b.*inhomogeneous"),
 }
 

@@ -16,9 +16,15 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) == 2 and 0 in shape:
         what = "sample" if shape[0] == 0 else "feature"
-        raise ValueError(f"Found array with 0 {what}(s) (shape={tuple(shape)}) while a minimum of 1 is required.")
+        raise ValueError(f"X is empty: Found array with 0 {what}(s) (shape={tuple(shape)}) while a minimum of 1 is required.")
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        row, column = np.argwhere(np.ma.getmaskarray(X))[0]
+        raise ValueError(f"X has a mask, first at row {row}, column {column}: drop such rows or fill them in.")
     if not _plain(X):
-        X = check_array(X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, input_name="X")
+        try:
+            X = check_array(X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, input_name="X")
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"X must be a table of real numbers: {error}") from error
     if estimator is not None:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
     return as_numbers(find_source(X))

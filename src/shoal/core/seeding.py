@@ -29,6 +29,7 @@ SAMPLE_PER_CENTER = 50
 LEADING = 64
 SWAPS = 200  # at most, or two a centre
 SKETCH = 256  # columns of a sketch
+KEYS = 1 << 32  # the stream that rows are sorted by: the start of no seed
 SAMPLE_LEAST = 20_000
 
 
@@ -41,7 +42,7 @@ def generator(seed: int, *stream: int) -> np.random.Generator:
 def _key(X: Array) -> Array:
     """A number for each row that depends on what it holds alone."""
     key = np.empty(len(X))
-    dense.weighted_sums(X, generator(0).standard_normal(X.shape[1]), key)
+    dense.weighted_sums(X, generator(0, KEYS).standard_normal(X.shape[1]), key)
     return key
 
 
