@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -88,7 +89,9 @@ def _label_block(start: int, raw: Any, out: Array, rows: Rows, centers: Centers)
     out[:] = rows.convert(raw).nearest(centers)
 
 
-class CentersEstimator(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class CentersEstimator(
+    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC
+):
     """Estimators whose model is `cluster_centers_`. A subclass fits; all else is here."""
 
     cluster_centers_: Array
@@ -155,8 +158,9 @@ class CentersEstimator(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    @abstractmethod
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        raise NotImplementedError
+        """Cluster the rows of X."""
 
 
 __all__ = ["WRAPPED", "CentersEstimator", "Hooks", "one_blas_thread", "seed_of", "with_callbacks"]
