@@ -27,7 +27,7 @@ from .types import Array
 
 SAMPLE_PER_CENTER = 50
 LEADING = 64
-SWAPS = 200  # at most, or two a centre
+SWAPS, MANY = 200, 256  # swaps to try at most, or two a centre; of more centres than this, so few are not worth their cost
 SKETCH = 256  # columns of a sketch
 KEYS = 1 << 32  # the stream that rows are sorted by: the start of no seed
 SAMPLE_LEAST = 20_000
@@ -107,6 +107,8 @@ def choose(X: Array, weights: Array, k: int, rng: np.random.Generator) -> Array:
     """k of the rows, as k-means++ and swaps choose them."""
     ruler = _ruler(X)
     chosen = _greedy(ruler, weights, k, rng)
+    if k > MANY:
+        return chosen
     return swap(X, weights, chosen, list(rng.random(min(2 * k, SWAPS))), ruler)
 
 
