@@ -12,6 +12,7 @@ from sklearn.metrics.cluster import contingency_matrix
 from .core.blocks import Centers
 from .core.checks import check_centers, check_rows, check_weights
 from .core.moments import check_values
+from .core.partition import energy_block
 from .core.rows import Rows
 from .core.types import Array
 
@@ -42,7 +43,7 @@ def purity(labels_true: Any, labels_pred: Any) -> float:
 def _energy_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers) -> float:
     check_values(start, raw, unit=False)
     block = rows.convert(raw)
-    return float(weights @ block.pair_distances(np.arange(len(block)), block.nearest(centers), centers))
+    return energy_block(block, weights, block.nearest(centers), centers)
 
 
 def energy(X: Any, centers: Any, sample_weight: Any = None, n_threads: int | None = None) -> float:

@@ -55,6 +55,12 @@ def rounding(dtype: np.dtype, columns: int) -> float:
     return float(np.finfo(dtype).eps) * (32 + 16 * math.sqrt(columns))
 
 
+def _centers(C: Array, Z: Array) -> Centers:
+    norms2 = np.empty(len(C))
+    dense_kernels.squared_norms(C, norms2)
+    return Centers(C, Z, norms2.astype(C.dtype), norms2, float(np.sqrt(norms2.max())))
+
+
 class DenseBlock:
     """Rows of one block as a C-contiguous float32 or float64 array, not to be written to."""
 
@@ -67,9 +73,7 @@ class DenseBlock:
 
     @staticmethod
     def prepare(C: Array) -> Centers:
-        norms2 = np.empty(len(C))
-        dense_kernels.squared_norms(C, norms2)
-        return Centers(C, -2 * C, norms2.astype(C.dtype), norms2, float(np.sqrt(norms2.max())))
+        return _centers(C, -2 * C)
 
     def squared_norms(self) -> Array:
         out = np.empty(len(self))
@@ -134,9 +138,7 @@ class SparseBlock:
 
     @staticmethod
     def prepare(C: Array) -> Centers:
-        norms2 = np.empty(len(C))
-        dense_kernels.squared_norms(C, norms2)
-        return Centers(C, np.ascontiguousarray(-2 * C.T), norms2.astype(C.dtype), norms2, float(np.sqrt(norms2.max())))
+        return _centers(C, np.ascontiguousarray(-2 * C.T))
 
     def squared_norms(self) -> Array:
         out = np.empty(len(self))

@@ -16,7 +16,7 @@ from .blocks import Block, Centers
 from .checks import check_rows, check_weights
 from .moments import check_values
 from .partition import energy_block
-from .rows import Frame, Rows, one_blas_thread, times_power
+from .rows import Frame, Rows, times_power
 from .types import Array
 
 try:  # scikit-learn 1.9 and later
@@ -99,7 +99,6 @@ class CentersEstimator(
     inertia_: float
     _frame: Frame
     n_threads: int | None
-    metric: str
 
     def _rows(self, X: Any, sample_weight: Any = None) -> tuple[Rows, Centers]:
         """New rows in the frame of the fit, with the centres."""
@@ -163,4 +162,5 @@ class CentersEstimator(
         """Cluster the rows of X."""
 
 
-__all__ = ["WRAPPED", "CentersEstimator", "Hooks", "one_blas_thread", "seed_of", "with_callbacks"]
+
+__all__ = ["WRAPPED", "CentersEstimator", "Hooks", "seed_of", "with_callbacks"]

@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 Array = NDArray[Any]
-Floating = np.float32 | np.float64
 
 
 def is_sparse(X: Any) -> bool:

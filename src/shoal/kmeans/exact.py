@@ -17,10 +17,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..core import partition
 from ..core.checks import check_centers, check_rows, check_weights
 from ..core.driver import Limits, Outcome, drive
-from ..core.estimator import WRAPPED, CentersEstimator, Hooks, one_blas_thread, seed_of, with_callbacks
+from ..core.estimator import WRAPPED, CentersEstimator, Hooks, seed_of, with_callbacks
 from ..core.moments import Moments, measure
 from ..core.partition import Assign, Partition
-from ..core.rows import Frame, Rows
+from ..core.rows import Frame, Rows, one_blas_thread
 from ..core.seeding import SEEDINGS, generator
 from ..core.types import Array
 from . import bounded, lloyd, projected
