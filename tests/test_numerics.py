@@ -145,8 +145,6 @@ class TestMixedScales:
         assert model.history_[-1]["energy"] == pytest.approx(model.inertia_, rel=1e-6, abs=0)
 
 
-
-
 class TestEquivariance:
     rows = cloud(400, 5, seed=3)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shoal.core.blocks import NARROW, DenseBlock, rounding
+from shoal.core.blocks import NARROW, DenseBlock, rounding, slack_of
 from shoal.core.partition import label_block
 from shoal.kernels import dense
 from tests import naive
@@ -83,13 +83,24 @@ class TestNearest:
         X = (base + 1e-4 * rng.normal(size=(300, d))).astype(dtype)
         np.testing.assert_array_equal(DenseBlock(X).nearest(DenseBlock.prepare(C)), naive.labels(X, C))
 
-    def test_scores_are_within_their_margin(self, d, k, dtype):
+    def test_scores_less_their_slack_are_bounds(self, d, k, dtype):
         X, C = 10 + cloud(200, d, 1, dtype), 10 + cloud(k, d, 2, dtype)
         block, centers = DenseBlock(X), DenseBlock.prepare(C)
         scores = block.scores(centers, slice(None)).astype(float)
         exact = (C.astype(float) ** 2).sum(axis=1) - 2 * X.astype(float) @ C.astype(float).T
-        reach = (np.sqrt(block.squared_norms()) + centers.largest) ** 2
-        assert (np.abs(scores - exact) <= rounding(X.dtype, d) * reach[:, None]).all()
+        norms2 = block.squared_norms()[:, None]
+        assert (scores - slack_of(norms2, X.dtype, d) <= exact).all()
+        assert (scores >= exact - 2 * rounding(X.dtype, d) * (norms2 + centers.norms2)).all()
+
+    def test_one_far_centre_costs_the_others_no_digits(self, d, k, dtype):
+        """Every row in doubt would be right as well, but as slow as if there were no scores."""
+        X, C = cloud(500, d, 1, dtype), cloud(k + 2, d, 2, dtype)
+        C[-1] = 1e6
+        centers = DenseBlock.prepare(C)
+        labels, (best, second) = np.empty(500, np.int32), np.empty((2, 500), dtype)
+        dense.two_best_narrow(X, centers.Z, centers.z2, labels, best, second)
+        margin = 2 * rounding(X.dtype, d) * (DenseBlock(X).squared_norms() + centers.norms2[labels])
+        assert np.mean(second - best <= margin) < 0.1
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

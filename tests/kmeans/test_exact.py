@@ -132,6 +132,7 @@ class TestLloydIsTheOracle:
             found = [record["energy"] for record in model.history_]
             np.testing.assert_allclose(found[: len(energies)], energies[: len(found)], rtol=1e-9)
 
+
 class TestRelations:
     def test_weights_are_repetitions(self):
         X, rng = cloud(150, 3), np.random.default_rng(0)

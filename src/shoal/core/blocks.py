@@ -1,7 +1,8 @@
 """One block of rows, dense or sparse, behind the same few verbs. The only place that knows both layouts.
 
 Labels follow one rule everywhere: the centre of least squared distance ``(x - c)^2`` in float64, the first of equals.
-Fast float32 scores narrow the choice down; `slack` says how far rounding may have moved them.
+Fast float32 scores narrow the choice down: `|c|^2 - 2 x.c`, less what rounding may have added of the centre's making.
+`slack` is what it may have added of the row's.
 """
 
 from __future__ import annotations
@@ -26,9 +27,8 @@ class Centers(NamedTuple):
 
     C: Array  # (k, d)
     Z: Array  # (k, d), or (d, k) for sparse rows: times -2
-    z2: Array  # (k): |c|^2
+    z2: Array  # (k): |c|^2, less the centre's part of a score's rounding
     norms2: Array  # (k) float64
-    largest: float  # of |c|
 
 
 class Moves(NamedTuple):
@@ -51,14 +51,14 @@ class Moves(NamedTuple):
 
 
 def rounding(dtype: np.dtype, columns: int) -> float:
-    """How far a score may be off, as a fraction of (|x| + |c|)^2: a wide margin over random rounding errors."""
-    return float(np.finfo(dtype).eps) * (32 + 16 * math.sqrt(columns))
+    """How far a score may be off, as a fraction of |x|^2 + |c|^2: a wide margin over random rounding errors."""
+    return float(np.finfo(dtype).eps) * (64 + 32 * math.sqrt(columns))
 
 
 def _centers(C: Array, Z: Array) -> Centers:
     norms2 = np.empty(len(C))
     dense_kernels.squared_norms(C, norms2)
-    return Centers(C, Z, norms2.astype(C.dtype), norms2, float(np.sqrt(norms2.max())))
+    return Centers(C, Z, (norms2 * (1 - rounding(C.dtype, C.shape[1]))).astype(C.dtype), norms2)
 
 
 class DenseBlock:
@@ -98,12 +98,12 @@ class DenseBlock:
                 out = S if s.stop - a == S.shape[1] else np.empty((len(S), s.stop - a), S.dtype)
                 np.dot(centers.Z, self.X[s].T, out=out)
                 dense_kernels.two_best_wide(out, centers.z2, labels[s], best[s], second[s])
-        off, largest2 = rounding(self.X.dtype, d), centers.largest**2
-        dense_kernels.settle_near_ties(self.X, centers.C, off, largest2, best, second, labels)
+        off = rounding(self.X.dtype, d)
+        dense_kernels.settle_near_ties(self.X, centers.C, off, centers.norms2, best, second, labels)
         return labels
 
     def scores(self, centers: Centers, columns: slice) -> Array:
-        """(rows, centres) of |c|^2 - 2 x.c."""
+        """(rows, centres) of |c|^2 - 2 x.c, low enough to be a bound once `slack_of` the row is taken off."""
         S: Array = self.X @ centers.Z[columns].T
         S += centers.z2[columns]
         return S
@@ -150,7 +150,7 @@ class SparseBlock:
 
     def nearest(self, centers: Centers) -> Array:
         labels = np.empty(len(self), np.int32)
-        slack = slack_of(self.squared_norms(), centers, self.X.dtype, self.X.shape[1])
+        norms2, off = self.squared_norms(), rounding(self.X.dtype, self.X.shape[1])
         step = max(64, SCORES_AT_ONCE // len(centers.C))
         for a in range(0, len(self), step):
             part = SparseBlock(self.X[a : a + step])
@@ -158,9 +158,10 @@ class SparseBlock:
             where = slice(a, a + len(part))
             best, second = np.empty((2, len(part)), S.dtype)
             choice.two_best(S, labels[where], best, second)
-            doubt = np.flatnonzero(~(second - best > 2 * slack[where]))
+            margin = 2 * off * (norms2[where] + centers.norms2[labels[where]])
+            doubt = np.flatnonzero(~(second - best > margin))
             if len(doubt):
-                near = S[doubt] <= (best[doubt] + 2 * slack[where][doubt])[:, None]
+                near = S[doubt] <= (best[doubt] + margin[doubt])[:, None]
                 line, ids = np.nonzero(near)
                 distances = np.full(near.shape, np.inf)
                 distances[line, ids] = part.pair_distances(doubt[line], ids, centers)
@@ -198,6 +199,6 @@ class SparseBlock:
 Block = DenseBlock | SparseBlock
 
 
-def slack_of(norms2: Array, centers: Centers, dtype: np.dtype, columns: int) -> Array:
-    """How far each row's scores may be off."""
-    return (rounding(dtype, columns) * (np.sqrt(norms2) + centers.largest) ** 2).astype(dtype)
+def slack_of(norms2: Array, dtype: np.dtype, columns: int) -> Array:
+    """The row's part of how far its scores may be off."""
+    return rounding(dtype, columns) * norms2

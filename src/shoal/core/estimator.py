@@ -162,5 +162,4 @@ class CentersEstimator(
         """Cluster the rows of X."""
 
 
-
 __all__ = ["WRAPPED", "CentersEstimator", "Hooks", "seed_of", "with_callbacks"]

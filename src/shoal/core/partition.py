@@ -38,6 +38,7 @@ class Partition(NamedTuple):
     counts: Array  # (k) int64: rows of positive weight
     moved: int  # rows added to the sums one by one since these were last added up from nothing
     square: float  # sum of w |x|^2
+    restless: int  # rows that changed cluster in the last step
     bounds: Any = None  # what a method remembers about the rows, as a NamedTuple of arrays
 
 
@@ -52,7 +53,7 @@ class Found(NamedTuple):
 def begin(rows: Rows, centers: Array, square: float) -> Partition:
     k, d = centers.shape
     labels = np.full(len(rows), -1, np.int32)
-    return Partition(centers, labels, np.zeros((k, d)), np.zeros(k), np.zeros(k, np.int64), len(rows), square)
+    return Partition(centers, labels, np.zeros((k, d)), np.zeros(k), np.zeros(k, np.int64), len(rows), square, len(rows))
 
 
 def unsettled(state: Partition) -> bool:
@@ -102,7 +103,7 @@ def advance(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, In
     means = _means(state.centers, sums, masses, counts > 0, rows.frame.unit)
     shift = float(((means.astype(np.float64) - C) ** 2).sum())
     total = 0 if anew else state.moved + moved
-    new = state._replace(centers=means, sums=sums, masses=masses, counts=counts, moved=total, bounds=bounds)
+    new = state._replace(centers=means, sums=sums, masses=masses, counts=counts, moved=total, restless=moved, bounds=bounds)
     return new, Info(max(float(energy), 0.0), shift, visited, distances, moved)
 
 

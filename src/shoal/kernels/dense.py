@@ -174,8 +174,8 @@ def two_best_wide(
 def settle_near_ties(
     X,  # IN (n, d)
     C,  # IN (k, d)
-    rounding,  # IN how far a score may be off, as a fraction of (|x| + |c|)^2
-    largest2,  # IN the largest |c|^2
+    rounding,  # IN how far a score may be off, as a fraction of |x|^2 + |c|^2
+    norms2,  # IN (k) |c|^2
     best,  # IN (n)
     second,  # IN (n)
     labels,  # ADD (n) int32
@@ -185,7 +185,7 @@ def settle_near_ties(
         norm2 = 0.0
         for t in range(X.shape[1]):
             norm2 += np.float64(X[i, t]) * np.float64(X[i, t])
-        if second[i] - best[i] > 4 * rounding * (norm2 + largest2):
+        if second[i] - best[i] > 2 * rounding * (norm2 + norms2[labels[i]]):
             continue
         nearest = np.inf
         for j in range(C.shape[0]):
@@ -268,8 +268,8 @@ def column_moments(
             largest[t] = a if a > largest[t] else largest[t]
 
 
-UP = 1 + 2.0**-22  # a float32 bound is rounded away from the truth by more than float32 can lose
-DOWN = 1 - 2.0**-22
+UP, DOWN = 1 + 2.0**-22, 1 - 2.0**-22  # a float32 bound is rounded away from the truth by more than float32 can lose
+TINY = 2.0**-125  # and so it is where float32 has no digits left
 LANES = 8  # centres scored together
 MOST = 65535  # the largest stored lower bound, in units
 
@@ -363,6 +363,7 @@ def _finer(heads, i, Z, j, coarse):
 
 @fast_kernel
 def _norm2(heads, i, width):
+    """|y|^2 of a coarse head."""
     total = 0.0
     for t in range(width):
         total += np.float64(heads[i, t]) * np.float64(heads[i, t])
@@ -386,53 +387,117 @@ def _lower_bounds(
 
 
 @fast_kernel
+def coarse_minima(
+    S,  # IN (8 e, m): -2 y.z from a GEMM, centres down
+    z2,  # IN (8 e): |z|^2
+    heads,  # IN (m, h)
+    width,  # IN columns of a coarse head
+    starts,  # IN (g + 1): where each group starts, in eights
+    rounding,  # IN see `settle_rows`
+    per_unit,  # IN
+    least,  # OUT (e, m): the lowest score of eight centres
+    lowest,  # OUT (g, m): the lowest score of a group
+    bounds,  # OUT (g, m) uint16: no more than the distance to its nearest centre, in units
+):
+    m = least.shape[1]
+    base = np.empty(m, np.float32)  # what makes a score a lower bound of the squared distance
+    for i in range(m):
+        norm2 = _norm2(heads, i, width)
+        base[i] = norm2 * (1 - 1.125 * rounding)
+    for s in range(least.shape[0]):
+        j = LANES * s
+        a0, a1, a2, a3, a4, a5, a6, a7 = z2[j], z2[j + 1], z2[j + 2], z2[j + 3], z2[j + 4], z2[j + 5], z2[j + 6], z2[j + 7]
+        for i in range(m):
+            v, w = min(S[j, i] + a0, S[j + 1, i] + a1), min(S[j + 2, i] + a2, S[j + 3, i] + a3)
+            x, y = min(S[j + 4, i] + a4, S[j + 5, i] + a5), min(S[j + 6, i] + a6, S[j + 7, i] + a7)
+            least[s, i] = min(min(v, w), min(x, y))
+    low = np.empty((2, m), least.dtype)
+    unit = np.float32(per_unit * (1 - 2.0**-21))
+    for g in range(lowest.shape[0]):
+        now = 0
+        low[0] = least[starts[g]]
+        for s in range(starts[g] + 1, starts[g + 1]):
+            for i in range(m):
+                low[1 - now, i] = min(low[now, i], least[s, i])
+            now = 1 - now
+        for i in range(m):
+            score = low[now, i]
+            lowest[g, i] = score
+            square = np.float32(score) + base[i]
+            bound = np.sqrt(square if square > 0 else np.float32(0)) * unit
+            bounds[g, i] = np.uint16(np.int32(bound if bound < np.float32(MOST) else np.float32(MOST)))
+
+
+@fast_kernel
+def _nearest_head(heads, i, Zc, z2, least, out):
+    """The centre whose coarse head is nearest, by its place."""
+    s = 0
+    for e in range(least.shape[0]):
+        s = e if least[e, i] < least[s, i] else s
+    _score_eight(heads, i, Zc, s, z2, heads.dtype.type(np.inf), out)
+    return LANES * s + np.argmin(out)
+
+
+@fast_kernel
 def settle_rows(
     X,  # IN (n, d)
     heads,  # IN (n, h): leading columns of the rows, the first c of them coarse
-    rounding,  # IN how far a score may be off, as a fraction of (|x| + |c|)^2
-    largest,  # IN the largest |c|
+    minima,  # IN what `coarse_minima` found; empty, to score whatever bounds leave open
+    rounding,  # IN how far a score may be off, as a fraction of |x|^2
+    per_unit,  # IN units in a distance of one
     centers,  # IN the centres, see `kmeans.projected.Centres`
     moved,  # IN how they have moved: drift (k), steps (g) uint16, gap (k)
-    per_unit,  # IN how many units, in which lower bounds are stored, make a distance of one
-    labels,  # ADD (n) int32
+    labels,  # ADD (n) int32, -1 for none (where all scores are given)
     upper,  # ADD (n) float32: no less than the distance to the own centre
-    lower,  # ADD (n, g) uint16: no more than the distance to any other centre of the group
+    lower,  # ADD (n, g) uint16: no more than the distance to any other centre of the group, in units
 ):
-    """New labels. Returns the rows that bounds did not settle, the distances computed and the coarse scores."""
+    """New labels. Returns the rows that bounds did not settle, the distances computed and the eights they left open."""
     order, group_of, starts, Zc, z2, Z, C = centers
     drift, steps, gap = moved
+    least_of, lowest, bounds = minima
+    given = least_of.shape[0] > 0
     coarse = Zc.shape[1]
     fine = heads.shape[1] > coarse
     out = np.empty(LANES, heads.dtype)
-    visited = computed = scored = 0
+    visited = computed = opened = 0
     for i in range(X.shape[0]):
         label = labels[i]
-        near = (upper[i] + drift[label]) * UP
+        near = (upper[i] + drift[label]) * UP + TINY
         upper[i] = near
         least = _lower_bounds(lower, i, steps)
         if least > near * per_unit or near < gap[label]:
             continue
+        if label < 0:
+            label = order[_nearest_head(heads, i, Zc, z2, least_of, out)]
         best = squared_distance(X, i, C, label)
         computed += 1
-        near = np.sqrt(best) * UP
+        near = np.sqrt(best) * UP + TINY
         upper[i] = near
-        reach = np.int64(near * per_unit) + 1  # bounds up to here leave a group open
-        if least > reach or near < gap[label]:
+        reach = np.int64(min(near * per_unit, MOST)) + 1  # bounds up to here leave a group open
+        if labels[i] >= 0 and (least > reach or near < gap[label]):
             continue
         visited += 1
         norm = _norm2(heads, i, coarse)
-        off = rounding * (np.sqrt(norm) + largest) ** 2
+        off = rounding * norm
         limit = best - norm + off
         for g in range(steps.shape[0]):
-            if lower[i, g] > reach:
+            was = lower[i, g]
+            if was <= reach:
+                opened += starts[g + 1] - starts[g]
+            elif not given:
+                continue
+            if given and lowest[g, i] > limit:
+                lower[i, g] = max(was, bounds[g, i])
                 continue
             lower[i, g] = MOST
             floor = np.inf  # lowest score of what is ruled out
             loser = np.inf  # lowest distance of what is not, but does not win
             for s in range(starts[g], starts[g + 1]):
+                if given and least_of[s, i] > limit:
+                    floor = min(floor, np.float64(least_of[s, i]))
+                    continue
                 hits, above = _score_eight(heads, i, Zc, s, z2, heads.dtype.type(limit), out)
                 floor = min(floor, np.float64(above))
-                scored += LANES
                 lane = -1
                 while hits:
                     lane += 1
@@ -452,16 +517,16 @@ def settle_rows(
                         old = group_of[label]
                         lower[i, old] = min(np.int64(lower[i, old]), np.int64(min(np.sqrt(best) * DOWN * per_unit, MOST)))
                         best, label = distance, candidate
-                        near = np.sqrt(best) * UP
-                        reach = np.int64(near * per_unit) + 1
+                        near = np.sqrt(best) * UP + TINY
+                        reach = np.int64(min(near * per_unit, MOST)) + 1
                         limit = best - norm + off
                     else:
                         loser = min(loser, distance)
             bound = np.sqrt(min(max(floor + norm - off, 0.0), loser)) * DOWN * per_unit
-            lower[i, g] = min(np.int64(lower[i, g]), np.int64(min(bound, MOST)))
+            lower[i, g] = min(np.int64(lower[i, g]), max(np.int64(was), np.int64(min(bound, MOST))))
         upper[i] = near
         labels[i] = label
-    return visited, computed, scored
+    return visited, computed, opened
 
 
 @fast_kernel

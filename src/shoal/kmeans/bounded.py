@@ -128,7 +128,7 @@ def _look(block: Block, rows: Array, tile: slice, plan: Plan, group_of: Array, m
     """Rows against one tile of centres: a GEMM, then distances for what it leaves open."""
     part = block.take(rows)
     norms2 = part.squared_norms()
-    slack = slack_of(norms2, plan.centers, plan.centers.C.dtype, plan.centers.C.shape[1])
+    slack = slack_of(norms2, plan.centers.C.dtype, plan.centers.C.shape[1])
     bounds = part.scores(plan.centers, tile).astype(np.float64)
     bounds += (norms2 - slack)[:, None]
     column_of = np.full(len(plan.drift), -1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -19,7 +19,7 @@ from ..core.checks import check_centers, check_rows, check_weights
 from ..core.driver import Limits, Outcome, drive
 from ..core.estimator import WRAPPED, CentersEstimator, Hooks, seed_of, with_callbacks
 from ..core.moments import Moments, measure
-from ..core.partition import Assign, Partition
+from ..core.partition import Assign, Found, Partition
 from ..core.rows import Frame, Rows, one_blas_thread
 from ..core.seeding import SEEDINGS, generator
 from ..core.types import Array
@@ -33,6 +33,7 @@ ALGORITHMS: dict[str, Assign] = {
 
 
 WORTHWHILE = 1000  # multiplications a row, centres times columns, from which on bounds pay
+RESTLESS = 0.05  # share of the rows that must move for plain steps to be faster than bounds
 MEMORY = {True: 1 / 16, False: 3 / 4}  # what bounds may take, as a share of X: less if X is a memory map
 
 
@@ -43,6 +44,17 @@ def choose_algorithm(rows: Rows, k: int) -> str:
     size = len(rows) * rows.d * rows.dtype.itemsize
     room = max(size * MEMORY[rows.source.is_map], 1 << 25)
     return "projected" if projected.memory(len(rows), rows.d, k, rows.dtype) <= room else "lloyd"
+
+
+def assign_auto(rows: Rows, state: Partition) -> tuple[Iterable[Found], Any]:
+    """Bounds; but plain steps while many rows move and there are no heads, which alone make open bounds cheap."""
+    bounds: projected.Bounds | None = state.bounds
+    headless = rows.d <= projected.IDENTITY if bounds is None else bounds.heads.size == 0
+    if not headless or state.restless <= RESTLESS * len(rows):
+        return projected.assign(rows, state)
+    if bounds is not None:
+        bounds.forget(slice(None))
+    return partition.label_all(rows, state), bounds
 
 
 class KMeans(CentersEstimator):
@@ -173,7 +185,8 @@ class KMeans(CentersEstimator):
 
     def _fit_rows(self, rows: Rows, moments: Moments, given: Array | None, X: Any, deadline: float | None) -> None:
         algorithm = choose_algorithm(rows, self.n_clusters) if self.algorithm == "auto" else self.algorithm
-        assign = ALGORITHMS[algorithm]
+        combine = self.algorithm == "auto" and algorithm == "projected"
+        assign = assign_auto if combine else ALGORITHMS[algorithm]
         tol = self.tol * moments.variance
         hooks = Hooks(self, X, lambda state: {"cluster_centers_": self._public(rows, state), "_frame": rows.frame})
         limits = Limits(self.max_iter, deadline)

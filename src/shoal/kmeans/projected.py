@@ -16,18 +16,24 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.metrics.pairwise import euclidean_distances
 
 from ..core.blocks import DenseBlock, rounding
 from ..core.directions import SAMPLE, basis_of, head_of
 from ..core.grouping import gaps, group_centers
-from ..core.partition import Found, Partition, label_all, unsettled
+from ..core.partition import Found, Partition, unsettled
 from ..core.rows import Rows
 from ..core.types import Array
 from ..kernels import dense
 
-IDENTITY = 64  # columns up to which a row is its own head
+IDENTITY = 64  # columns up to which a row is its own head, as are wider ones where heads leave too much open
 COARSE, FINE = 32, 48  # columns of the heads; the last one of each is the norm of the rest
 GROUPS = 64  # at most
+SCORES_AT_ONCE = 1 << 16  # coarse scores that stay in the cache while they are looked at
+WHOLE = 256  # columns up to which rows are their own heads in the first step
+TRIED, WORTHLESS = 256, 0.04  # rows that heads are tried on; the share of centres that they may at most leave open
+STRETCH = 512  # rows that are scored in one way, where that is not a tile
+MANY = 0.6  # share of the pairs that must be open for a GEMM of all of them to be the faster way
 RANGE = 8.0  # the largest stored bound, in root mean squares of the rows
 
 
@@ -43,7 +49,7 @@ class Bounds(NamedTuple):
     order: Array  # (k): the centres, group by group
     groups: Array  # (groups + 1): where each group starts in `order`, a multiple of LANES
 
-    def forget(self, row: int) -> None:
+    def forget(self, row: int | slice) -> None:
         self.upper[row], self.lower[row] = np.inf, 0
 
 
@@ -54,7 +60,7 @@ class Centres(NamedTuple):
     group_of: Array  # (k) int32
     starts: Array  # (groups + 1): where each group starts, in eights
     coarse: Array  # (e, c, 8): coarse heads times -2
-    z2: Array  # (8 e): their squared norms, infinite for none
+    z2: Array  # (8 e): their squared norms, less what rounding may have added; infinite for none
     Z: Array  # (8 e, h): whole heads
     C: Array  # (k, d)
 
@@ -62,11 +68,19 @@ class Centres(NamedTuple):
 class Plan(NamedTuple):
     """What a block needs to know in this step."""
 
-    largest: float  # of |c|
     lanes: Centres
+    flat: Array  # (8 e, c): coarse heads times -2
     moved: tuple[Array, Array, Array]  # drift (k), group drift in units (groups), gap (k)
     per_unit: float
     anew: bool
+
+
+class Minima(NamedTuple):
+    """Lowest coarse scores |z|^2 - 2 y.z of m rows."""
+
+    eights: Array  # (e, m): over eight centres
+    groups: Array  # (groups, m): over a group
+    bounds: Array  # (groups, m) uint16: the bound that follows from that, in units
 
 
 def size_of_groups(k: int) -> int:
@@ -85,7 +99,10 @@ def begin(rows: Rows, state: Partition) -> Bounds:
     order, groups = group_centers(C, size_of_groups(len(C)))
     basis = np.empty((rows.d, 0), rows.dtype)
     if rows.d > IDENTITY:
-        basis = basis_of(rows.take(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int)), FINE - 2)
+        sample = rows.take(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int))
+        basis = basis_of(sample, FINE - 2)
+        if left_open(sample[:: len(sample) // TRIED + 1], C, basis) > WORTHLESS:
+            basis = basis[:, :0]
     heads = np.empty((n, FINE if basis.shape[1] else 0), rows.dtype)
     if basis.shape[1]:
         for _ in rows.shares(_project_block, basis, per_row=(heads,)):
@@ -93,6 +110,12 @@ def begin(rows: Rows, state: Partition) -> Bounds:
     unit = RANGE * (state.square / rows.weights.sum()) ** 0.5 / dense.MOST or 1.0
     upper, lower = np.full(n, np.inf, np.float32), np.zeros((n, len(groups) - 1), np.uint16)
     return Bounds(C, upper, lower, unit, heads, basis, order, groups)
+
+
+def left_open(X: Array, C: Array, basis: Array) -> float:
+    """Which share of the centres, beside the nearest, heads can't rule out."""
+    bounds, distances = (euclidean_distances(head_of(X, basis), head_of(C, basis)), euclidean_distances(X, C))
+    return float((bounds < distances.min(axis=1)[:, None]).sum(axis=1).mean() - 1) / max(len(C) - 1, 1)
 
 
 def _project_block(block: DenseBlock, heads: Array, basis: Array) -> None:
@@ -108,7 +131,7 @@ def side_by_side(C: Array, b: Bounds) -> Centres:
     Z[:k] = heads[b.order]
     coarse = Z[:, : COARSE if b.basis.shape[1] else None]
     z2 = np.full(filled, np.inf, C.dtype)
-    z2[:k] = np.einsum("ij,ij->i", coarse[:k], coarse[:k])
+    z2[:k] = np.einsum("ij,ij->i", coarse[:k], coarse[:k]) * (1 - 2 * rounding(C.dtype, C.shape[1]))
     order = np.full(filled, -1, np.int32)
     order[:k] = b.order
     group_of = np.empty(k, np.int32)
@@ -120,15 +143,34 @@ def side_by_side(C: Array, b: Bounds) -> Centres:
 def assign_block(
     block: DenseBlock, labels: Array, old: Array, weights: Array, upper: Array, lower: Array, heads: Array, plan: Plan
 ) -> Found:
-    """One block's share of a step."""
+    """One block's share of a step: stretches of rows, each scored the way that would have suited the one before."""
     X, (k, d) = block.X, plan.lanes.C.shape
     width = plan.lanes.coarse.shape[1]
-    H = heads if heads.shape[1] else X
-    off, largest = 2 * rounding(X.dtype, d), plan.largest
-    visited, computed, scored = dense.settle_rows(
-        X, H, off, largest, tuple(plan.lanes), plan.moved, plan.per_unit, labels, upper, lower
-    )
+    H = heads if width < d else X
+    precision = (2 * rounding(X.dtype, d), plan.per_unit)
+    tile = max(32, min(dense.TILE, SCORES_AT_ONCE // k // 8 * 8))
+    nothing = Minima(*(np.empty((0, 0), dtype) for dtype in (X.dtype, X.dtype, np.uint16)))
+    start, visited, computed, scored, many = 0, 0, 0, 0, labels[0] < 0
+    while start < len(X):
+        s = slice(start, min(start + (tile if many else STRETCH), len(X)))
+        n = s.stop - start
+        minima = _score_all(H[s], precision, plan) if many else nothing
+        rows, distances, opened = dense.settle_rows(
+            X[s], H[s], tuple(minima), *precision, tuple(plan.lanes), plan.moved, labels[s], upper[s], lower[s]
+        )
+        visited, computed, scored = visited + rows, computed + distances, scored + (n * k if many else opened * dense.LANES)
+        start, many = s.stop, opened * dense.LANES > MANY * n * k
     return Found(block.moves(weights, old, labels, k, plan.anew), visited, computed + scored * width // d)
+
+
+def _score_all(heads: Array, precision: tuple[float, float], plan: Plan) -> Minima:
+    """Some rows against all centres, by a GEMM."""
+    lanes, width = plan.lanes, plan.flat.shape[1]
+    S = np.dot(plan.flat, heads[:, :width].T)
+    shape = (len(lanes.starts) - 1, len(heads))
+    minima = Minima(np.empty((len(lanes.coarse), len(heads)), S.dtype), np.empty(shape, S.dtype), np.empty(shape, np.uint16))
+    dense.coarse_minima(S, lanes.z2, heads, width, lanes.starts, *precision, *minima)
+    return minima
 
 
 def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], Bounds]:
@@ -136,11 +178,14 @@ def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], Bounds]:
     b: Bounds | None = state.bounds
     C = state.centers
     if b is None:
-        return label_all(rows, state), begin(rows, state)
+        b = begin(rows, state)
     drift = np.linalg.norm(C.astype(np.float64) - b.anchor, axis=1)
     steps = np.ceil(np.maximum.reduceat(drift[b.order], b.groups[:-1]) / b.unit)
     gap = gaps(C) if C.shape[1] <= 2 * IDENTITY else np.zeros(len(C))
     moved = (drift, np.minimum(steps, dense.MOST).astype(np.uint16), gap)
-    plan = Plan(rows.prepare(C).largest, side_by_side(C, b), moved, (1 - 2.0**-40) / b.unit, unsettled(state))
+    first = state.bounds is None and rows.d <= WHOLE
+    lanes = side_by_side(C, b._replace(basis=b.basis[:, :0]) if first else b)
+    flat = -2 * lanes.Z[:, : lanes.coarse.shape[1]]
+    plan = Plan(lanes, flat, moved, (1 - 2.0**-40) / b.unit, unsettled(state))
     per_row = (state.labels, state.labels.copy(), rows.weights, b.upper, b.lower, b.heads)
     return rows.shares(assign_block, plan, per_row=per_row), b._replace(anchor=C)
