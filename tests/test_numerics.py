@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
-from shoal import KMeans
+from shoal import KMeans, metrics
 from shoal.core import rows as rows_module
 from tests import naive
 from tests.strategies import ALGORITHMS, blobs, cloud, first_rows, problems, spread_rows
@@ -117,6 +117,44 @@ class TestOffsets:
     def test_offset_of_one_column_only(self):
         assert_finds_the_blobs(X + np.array([0, 0, 1e8, 0]))
         assert_finds_the_blobs((X + np.array([0, 0, 1e5, 0])).astype(np.float32))
+
+
+class TestFewDigits:
+    """float32 far from zero holds few digits of what matters; no more may get lost."""
+
+    def assert_honest(self, rows, k, weights=None):
+        model = KMeans(k, random_state=0).fit(rows, sample_weight=weights)
+        np.testing.assert_array_equal(model.labels_, model.predict(rows))
+        energy = metrics.energy(rows, model.cluster_centers_, sample_weight=weights)
+        assert model.inertia_ == pytest.approx(energy, rel=1e-6)
+        return model
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_one_unit_in_the_last_place(self, seed):
+        rows = (np.random.default_rng(seed).integers(0, 2, (200, 4)) * 0.0625 + 1e6).astype(np.float32)
+        model = self.assert_honest(rows, 16)
+        assert model.inertia_ == 0
+        assert set(model.cluster_centers_.ravel()) == set(rows.ravel())
+
+    def test_a_clock_beside_small_columns(self):
+        rng = np.random.default_rng(0)
+        rows = np.c_[rng.normal(size=(500, 2)), 1.7e9 + 128 * rng.integers(0, 2, 500)].astype(np.float32)
+        model = self.assert_honest(rows, 4)
+        assert model.inertia_ < 2 * 500  # the two variances of what is not the clock
+
+    def test_a_far_constant_beside_numbers_around_zero(self):
+        rows = np.zeros((200, 2), np.float32)
+        rows[:, 0], rows[100:, 1] = 1e6, 1
+        rows[:100, 1] = 1e-9 * np.random.default_rng(0).normal(size=100)
+        self.assert_honest(rows, 2)
+        assert len(set(self.assert_honest(rows, 10).labels_)) == 10
+
+    def test_a_far_first_row_of_no_consequence(self):
+        rng = np.random.default_rng(0)
+        blobs = [rng.normal(0, 0.05, (100, 2)) + center for center in (1, 2)]
+        rows, weights = np.concatenate([[[1e9, 1e9]], *blobs]).astype(np.float32), np.ones(201)
+        weights[0] = 1e-30
+        assert self.assert_honest(rows, 2, weights).inertia_ < 2
 
 
 class TestMixedScales:
@@ -278,6 +316,33 @@ class TestDegenerate:
         with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(1\)"):
             model = KMeans(2, random_state=0).fit(sparse.csr_array((10, 3)))
         assert model.inertia_ == 0
+
+    @pytest.mark.parametrize("max_iter", [2, 300])
+    def test_a_cluster_that_heavy_rows_leave(self, max_iter):
+        rows = np.array([[0.0], [10.0], [5.0], [-3.1], [13.1]] + [[5.001]] * 5)
+        weights = np.array([1e20, 1e20, 1, 1e20, 1e20] + [1] * 5)
+        for algorithm in ALGORITHMS:
+            options = {"init": [[5.0], [-6.0], [16.0]], "algorithm": algorithm, "max_iter": max_iter}
+            model = KMeans(3, **options).fit(rows, sample_weight=weights)
+            np.testing.assert_allclose(model.cluster_centers_.ravel(), [30.005 / 6, -1.55, 11.55], rtol=1e-9)
+
+    @pytest.mark.parametrize("far", [1e15, 1e16, 1e100])
+    def test_rows_without_weight_beyond_all_bounds(self, far):
+        rng = np.random.default_rng(0)
+        rows, weights = rng.standard_normal((400, 20)), np.ones(400)
+        rows[:30] *= far
+        weights[:30] = 0
+        model = KMeans(60, random_state=0, algorithm="projected").fit(rows, sample_weight=weights)
+        np.testing.assert_array_equal(model.labels_, model.predict(rows))
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_distances_too_small_for_float32(self, seed):
+        rng = np.random.default_rng(seed)
+        rows = np.r_[rng.standard_normal((60, 2)) * 10.0 ** rng.integers(-47, -36), [[1.0, 0]]]
+        models = [KMeans(12, init=rows[:12], tol=0, algorithm=algorithm).fit(rows) for algorithm in ALGORITHMS]
+        for model in models[1:]:
+            np.testing.assert_array_equal(model.labels_, models[0].labels_)
+            np.testing.assert_array_equal(model.cluster_centers_, models[0].cluster_centers_)
 
     def test_huge_and_tiny_weights(self):
         weights = np.where(np.arange(300) % 2, 1e200, 1e-200)

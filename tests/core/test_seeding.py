@@ -116,6 +116,14 @@ class TestEvery:
         weights = np.repeat([1e-6, 1.0], 100)
         assert all(start(name, X, 1, seed, weights)[0, 0] > 0.5 for seed in SEEDS)
 
+    def test_finds_heavy_rows_among_more_than_it_looks_at(self, name, monkeypatch):
+        monkeypatch.setattr(seeding, "SAMPLE_LEAST", 200)
+        X, weights = np.r_[cloud(5000, 2), [[30, 0], [0, 30]]], np.ones(5002)
+        weights[-2:] = 1e5
+        for seed in SEEDS:
+            found = start(name, X, 10, seed, weights)
+            assert all((found == row).all(axis=1).any() for row in X[-2:])
+
     def test_dense_is_sparse(self, name):
         X = np.random.default_rng(0).poisson(0.3, (300, 20)).astype(float)
         np.testing.assert_array_equal(start(name, X, 15), start(name, sparse.csr_array(X), 15))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..kernels import DOWN, TINY
 from .blocks import rounding
 from .types import Array
 
@@ -40,8 +41,8 @@ def half_distances(C: Array, some: slice = slice(None)) -> Array:
     """Half the distances of some centres from all; infinite from themselves. Rounded down, never above the truth."""
     norms2 = np.einsum("ij,ij->i", C, C, dtype=np.float64)
     squared = norms2[some, None] + norms2 - 2.0 * (C[some] @ C.T)
-    squared -= rounding(C.dtype, C.shape[1]) * 4 * norms2.max()
-    half: Array = np.sqrt(np.maximum(squared, 0)) / 2 * (1 - 2.0**-22)
+    squared -= 2 * rounding(C.dtype, C.shape[1]) * (norms2[some, None] + norms2)
+    half: Array = np.maximum(np.sqrt(np.maximum(squared, 0)) / 2 * DOWN - TINY, 0)
     own = np.arange(len(C))[some]
     half[own - own[0], own] = np.inf
     return half

@@ -13,6 +13,9 @@ from .rows import Frame, Rows, times_power
 from .types import Array, is_sparse
 
 
+FEW_DIGITS = 1e-8  # a variance this small beside the squared mean is not to be had from their difference
+
+
 class Moments(NamedTuple):
     """Of the rows, weighted, in the frame."""
 
@@ -97,13 +100,18 @@ def measure(rows: Rows) -> Moments:
     if width > 0 and not 2.0**-300 < width < 2.0**300:
         exponent = -int(np.clip(np.frexp(width)[1], -1000, 1000))
         total = _sum_moments(rows, origin, 2.0**exponent)
+    mean = total.sums / rows.weights.sum()
+    if not rows.is_sparse and (total.squares < (1 + FEW_DIGITS) * rows.weights.sum() * mean**2).any():
+        origin = origin + times_power(mean, -exponent)  # the first row was an outlier: seen from there, spreads cancel
+        total = _sum_moments(rows, origin, 2.0**exponent)
     return _choose_frame(rows, origin, exponent, total)
 
 
 def _choose_frame(rows: Rows, origin: Array, exponent: int, total: _Share) -> Moments:
     """Shift where the rows lie more than three spreads from the origin; scale where squares would leave the dtype.
 
-    The shift is rounded to the column's spread, so that x - shift is exact: float32 and float64 see the same rows.
+    Only columns far from the origin are shifted, and by a number of few digits, so that x - shift is exact for what lies
+    near: float32 and float64 see the same rows.
     """
     mass = rows.weights.sum()
     mean = total.sums / mass
@@ -116,6 +124,9 @@ def _choose_frame(rows: Rows, origin: Array, exponent: int, total: _Share) -> Mo
     if not rows.is_sparse and np.linalg.norm(center / unit) > 3 * np.linalg.norm(spread / unit):
         grid = 2.0 ** np.floor(np.log2(np.where(spread > 0, spread, 1.0)))
         shift = np.where(spread > 0, np.round(center / grid) * grid, scaled_origin)
+        shift[np.abs(center) <= 3 * spread] = 0
+        digits, place = np.frexp(shift)
+        shift = np.ldexp(digits.astype(rows.dtype).astype(np.float64), place)
     offset = scaled_origin if shift is None else scaled_origin - shift
     width = float((np.abs(offset) + total.largest).max())
     room = 2.0**20 if rows.dtype == np.float32 else 2.0**60  # bounds are float32 even then

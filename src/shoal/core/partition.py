@@ -15,6 +15,7 @@ from .blocks import Block, Centers, Moves
 from .rows import Rows
 from .types import Array
 
+LOST = 1e-6  # a mass this small beside what it was must be added up anew
 FEW_DIGITS = 1e-7  # an energy this small beside the rows' squares is not to be had from sums: distances are added up
 
 
@@ -73,6 +74,11 @@ def label_block(block: Block, labels: Array, old: Array, weights: Array, centers
     return Found(block.moves(weights, old, labels, k, anew), len(block), len(block) * k)
 
 
+def sum_block(block: Block, labels: Array, weights: Array, k: int) -> Moves:
+    """One block's share of the sums, from nothing."""
+    return block.moves(weights, labels, labels, k, True)
+
+
 def label_all(rows: Rows, state: Partition) -> Iterable[Found]:
     """Shares of such a step."""
     per_row = (state.labels, state.labels.copy(), rows.weights)
@@ -98,8 +104,15 @@ def advance(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, In
     if energy < FEW_DIGITS * state.square:
         centers = rows.prepare(state.centers)
         energy = sum(rows.shares(energy_block, centers, per_row=(rows.weights, state.labels)))
+    before = masses.copy() if anew else state.masses
     if (counts == 0).any():
         moved += _fill_empty(rows, state._replace(bounds=bounds), sums, masses, counts)
+    if (masses < LOST * before)[counts > 0].any():  # heavy rows have left: what they were added to has lost its digits
+        anew = True
+        for a in (sums, masses, counts):
+            a[:] = 0
+        for moves in rows.shares(sum_block, len(counts), per_row=(state.labels, rows.weights)):
+            moves.add_to(sums, masses, counts)
     means = _means(state.centers, sums, masses, counts > 0, rows.frame.unit)
     shift = float(((means.astype(np.float64) - C) ** 2).sum())
     total = 0 if anew else state.moved + moved

@@ -5,7 +5,8 @@ B. Bahmani et al. (2012), Scalable k-means++, doi:10.14778/2180912.2180915 (k-me
 O. Bachem et al. (2016), Fast and provably good seedings for k-means, NIPS (AFK-MC2).
 
 Differs from the papers: k-means++ is greedy (each centre is the best of a few drawn ones, as in scikit-learn) and works
-on a uniform sample of `SAMPLE_PER_CENTER` rows a centre where there are more. Rows are drawn by their exact distances;
+on a sample of `SAMPLE_PER_CENTER` rows a centre where there are more (N. Duffield et al. 2007, Priority sampling,
+doi:10.1145/1314690.1314696: uniform, where weights are equal). Rows are drawn by their exact distances;
 which of the drawn ones is best is judged by `LEADING` coordinates, which also rule out most rows before a distance is
 computed. What k-means++ chose is mended by swaps (see `local_search`). Sparse rows are judged by short dense sketches.
 """
@@ -65,16 +66,19 @@ def _sketch(rows: Rows, ids: Array) -> Array:
 
 
 def _sample(rows: Rows, k: int, rng: np.random.Generator) -> Sample:
-    """Rows of no weight can't be centres."""
+    """All rows that have a weight; of many, a priority sample: heavy ones surely, light ones with a share of the rest."""
     ids = np.flatnonzero(rows.weights > 0)
     size = max(SAMPLE_LEAST, SAMPLE_PER_CENTER * k)
+    weights = rows.weights[ids]
     if len(ids) > size:
-        ids = np.sort(rng.choice(ids, size, replace=False))
+        priority = weights / (1 - rng.random(len(ids)))
+        order = np.argpartition(-priority, size)
+        chosen = np.sort(order[:size])
+        ids, weights = ids[chosen], np.maximum(weights[chosen], priority[order[size]])
     X = _sketch(rows, ids)
     keys = _key(X)
     order = np.argsort(keys, kind="stable")
-    ids = ids[order]
-    return Sample(ids, np.ascontiguousarray(X[order]), np.ascontiguousarray(rows.weights[ids]), keys[order])
+    return Sample(ids[order], np.ascontiguousarray(X[order]), np.ascontiguousarray(weights[order]), keys[order])
 
 
 def _draw(rng: np.random.Generator, mass: Array, count: int) -> Array:

@@ -9,6 +9,9 @@ from typing import TypeVar
 
 from numba import njit
 
+UP, DOWN = 1 + 2.0**-22, 1 - 2.0**-22  # a float32 bound is rounded away from the truth by more than float32 can lose
+TINY = 2.0**-125  # and so it is where float32 has no digits left
+
 F = TypeVar("F", bound=Callable[..., object])
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import kernel
+from . import DOWN, TINY, kernel
 
 
 @kernel
@@ -55,7 +55,7 @@ def take_nearer(
             if column_of[loser] >= 0:
                 bounds[line, column_of[loser]] = best[r]
             else:
-                lower[r, group_of[loser]] = min(np.float64(lower[r, group_of[loser]]), np.sqrt(best[r]) * (1 - 2.0**-22))
+                lower[r, group_of[loser]] = min(np.float64(lower[r, group_of[loser]]), max(np.sqrt(best[r]) * DOWN - TINY, 0.0))
             labels[r] = candidate
             best[r] = distances[h]
             bounds[line, place] = np.inf

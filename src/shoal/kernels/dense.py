@@ -11,7 +11,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from . import fast_kernel, kernel
+from . import DOWN, TINY, UP, fast_kernel, kernel
 
 TILE = 240  # rows laid side by side, one a vector lane; not a power of two, or columns would share cache sets
 
@@ -268,8 +268,6 @@ def column_moments(
             largest[t] = a if a > largest[t] else largest[t]
 
 
-UP, DOWN = 1 + 2.0**-22, 1 - 2.0**-22  # a float32 bound is rounded away from the truth by more than float32 can lose
-TINY = 2.0**-125  # and so it is where float32 has no digits left
 LANES = 8  # centres scored together
 MOST = 65535  # the largest stored lower bound, in units
 

@@ -26,11 +26,19 @@ from ..core.grouping import gaps, group_centers, half_distances
 from ..core.partition import Found, Partition, label_all, unsettled
 from ..core.rows import Rows
 from ..core.types import Array
-from ..kernels import choice
+from ..kernels import DOWN, TINY, UP, choice
 
-UP, DOWN = np.float32(1 + 2.0**-22), np.float32(1 - 2.0**-22)
 SCORES_AT_ONCE = 1 << 20
 TILE_CENTERS = {"elkan": 32, "exponion": 32}  # centres in a tile, where a group is not a tile
+
+
+def up(bounds: Array) -> Array:
+    """Rounded up, by more than float32 can lose."""
+    return bounds * UP + TINY
+
+
+def down(bounds: Array) -> Array:
+    return np.maximum(bounds * DOWN - TINY, 0)
 
 
 class Bounds(NamedTuple):
@@ -91,12 +99,12 @@ def assign_block(
     place[b.order] = np.arange(k, dtype=np.int32)
     group_of = np.searchsorted(b.groups, np.arange(k), "right") - 1
     mine = place[labels]  # from here on a centre is its place in `order`
-    upper[:] = (upper + plan.drift[mine]) * UP
-    lower[:] = (lower - np.maximum.reduceat(plan.drift, b.groups[:-1])) * DOWN
+    upper[:] = up(upper + plan.drift[mine])
+    lower[:] = down(lower - np.maximum.reduceat(plan.drift, b.groups[:-1]))
     rows = np.flatnonzero((upper >= lower.min(axis=1)) & (upper >= plan.gap[mine]))
     best = np.empty(len(block))
     best[rows] = block.pair_distances(rows, mine[rows], plan.centers)
-    upper[rows] = np.sqrt(best[rows]) * UP
+    upper[rows] = up(np.sqrt(best[rows]))
     computed = len(rows)
     need = open_tiles(plan, mine[rows], upper[rows], lower[rows]) & (upper[rows] >= plan.gap[mine[rows]])[:, None]
     _reset_bounds(plan, mine, upper, lower, rows, need)
@@ -106,7 +114,7 @@ def assign_block(
         for a in range(0, len(open_rows), chunk):
             part = open_rows[a : a + chunk]
             computed += _look(block, part, slice(b.tiles[t], b.tiles[t + 1]), plan, group_of, mine, best, lower)
-    upper[rows] = np.sqrt(best[rows]) * UP
+    upper[rows] = up(np.sqrt(best[rows]))
     labels[:] = b.order[mine]
     return Found(block.moves(weights, old, labels, k, anew), int(need.any(axis=1).sum()), computed)
 
@@ -117,7 +125,7 @@ def _reset_bounds(plan: Plan, mine: Array, upper: Array, lower: Array, rows: Arr
     if lower.shape[1] == 1:
         open_rows = rows[need.any(axis=1)]
         ball = upper[open_rows] + 2 * plan.gap[mine[open_rows]]
-        lower[open_rows, 0] = ball * DOWN if plan.algorithm == "exponion" else np.inf
+        lower[open_rows, 0] = down(ball) if plan.algorithm == "exponion" else np.inf
         return
     for t in np.flatnonzero(need.any(axis=0)):
         first, last = np.searchsorted(b.groups, b.tiles[t : t + 2])
@@ -142,7 +150,7 @@ def _look(block: Block, rows: Array, tile: slice, plan: Plan, group_of: Array, m
     choice.take_nearer(hits, places, distances, rows, ids, order, group_of, column_of, mine, best, bounds, lower)
     starts = np.unique(np.concatenate([[tile.start], plan.bounds.groups[:-1]]))
     starts = starts[(starts >= tile.start) & (starts < tile.stop)]
-    nearest = np.sqrt(np.maximum(np.minimum.reduceat(bounds, starts - tile.start, axis=1), 0)) * DOWN
+    nearest = down(np.sqrt(np.maximum(np.minimum.reduceat(bounds, starts - tile.start, axis=1), 0)))
     where = np.ix_(rows, group_of[starts])
     lower[where] = np.minimum(lower[where], nearest)
     return int(bounds.size + len(hits))

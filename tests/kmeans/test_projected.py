@@ -1,0 +1,81 @@
+"""Heads and bounds: every way to score gives Lloyd's result, and each is taken where it pays."""
+
+import numpy as np
+import pytest
+
+from shoal import KMeans
+from shoal.core.directions import basis_of
+from shoal.core.rows import Rows
+from shoal.core.sources import find_source
+from shoal.kmeans import exact, projected
+from tests.strategies import cloud
+
+
+def flat(n, d, rank=8, seed=0, dtype=np.float32):
+    """Rows near a plane of few dimensions, as real data is."""
+    rng = np.random.default_rng(seed)
+    return (rng.normal(size=(n, rank)) @ rng.normal(size=(rank, d)) + 0.1 * rng.normal(size=(n, d))).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("many", [-1.0, 0.3, 2.0])
+@pytest.mark.parametrize("d, whole", [(5, 256), (64, 256), (100, 256), (100, 1)])
+def test_all_ways_to_score_give_lloyds_result(monkeypatch, d, whole, many, dtype):
+    monkeypatch.setattr(projected, "MANY", many)
+    monkeypatch.setattr(projected, "WHOLE", whole)
+    monkeypatch.setattr(projected, "STRETCH", 50)
+    X = flat(1500, d, dtype=dtype)
+    X[::7] = X[0]  # and ties
+    plain, fast = (
+        KMeans(70, init=X[:70] + 0.01 * cloud(70, d, 3, dtype), algorithm=a, tol=0).fit(X) for a in ("lloyd", "projected")
+    )
+    np.testing.assert_array_equal(fast.labels_, plain.labels_)
+    np.testing.assert_array_equal(fast.cluster_centers_, plain.cluster_centers_)
+    assert fast.n_iter_ == plain.n_iter_
+
+
+class TestHeads:
+    def left_open(self, X):
+        return projected.left_open(X[:200], X[-100:], basis_of(X, projected.FINE - 2))
+
+    def test_rule_most_centres_out_near_a_plane(self):
+        assert self.left_open(flat(2000, 150)) < 0.01
+
+    def test_rule_little_out_in_a_ball(self):
+        assert self.left_open(cloud(2000, 150, 0, np.float32)) > projected.WORTHLESS
+
+    def test_are_dropped_where_they_rule_little_out(self):
+        for X, kept in ((flat(2000, 150), True), (cloud(2000, 150, 0, np.float32), False)):
+            with Rows(find_source(X)) as rows:
+                state = exact.partition.begin(rows, X[:50], float((X.astype(float) ** 2).sum()))
+                assert bool(projected.begin(rows, state).heads.size) == kept
+
+    def test_spare_most_work(self):
+        X = flat(3000, 150)
+        model = KMeans(100, init=X[:100], algorithm="projected", tol=0).fit(X)
+        assert sum(record["distances"] for record in model.history_) < 0.2 * len(X) * 100 * model.n_iter_
+
+
+class TestAuto:
+    @pytest.mark.parametrize("d", [40, 100])
+    def test_gives_lloyds_result_where_it_steps_plainly_first(self, d):
+        X = cloud(2000, d, 0, np.float32)
+        plain, auto = (KMeans(60, init=X[:60], algorithm=a, tol=0).fit(X) for a in ("lloyd", "auto"))
+        np.testing.assert_array_equal(auto.cluster_centers_, plain.cluster_centers_)
+        np.testing.assert_array_equal(auto.labels_, plain.labels_)
+        work = [record["distances"] for record in auto.history_]
+        assert work[1] >= 2000 * 60  # all rows, all centres, while many rows move
+        assert work[-1] < 2000 * 60 / 2
+
+    @pytest.mark.parametrize(
+        "shape, k, chosen",
+        [((3000, 10), 99, "lloyd"), ((3000, 10), 100, "projected"), ((3000, 100), 9, "lloyd"), ((3000, 100), 10, "projected")],
+    )
+    def test_bounds_pay_from_some_work_a_row_on(self, shape, k, chosen):
+        X = cloud(*shape, 0, np.float32)
+        assert KMeans(k, init=X[:k], max_iter=1).fit(X).algorithm_ == chosen
+
+    def test_bounds_must_fit_into_memory(self, monkeypatch):
+        X = cloud(3000, 100, 0, np.float32)
+        monkeypatch.setattr(projected, "memory", lambda *_: 1 << 40)
+        assert KMeans(50, init=X[:50], max_iter=1).fit(X).algorithm_ == "lloyd"
