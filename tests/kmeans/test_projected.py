@@ -19,7 +19,7 @@ def flat(n, d, rank=8, seed=0, dtype=np.float32):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("many", [-1.0, 0.3, 2.0])
-@pytest.mark.parametrize("d, whole", [(5, 256), (64, 256), (100, 256), (100, 1)])
+@pytest.mark.parametrize(("d", "whole"), [(5, 256), (64, 256), (100, 256), (100, 1)])
 def test_all_ways_to_score_give_lloyds_result(monkeypatch, d, whole, many, dtype):
     monkeypatch.setattr(projected, "MANY", many)
     monkeypatch.setattr(projected, "WHOLE", whole)
@@ -68,7 +68,7 @@ class TestAuto:
         assert work[-1] < 2000 * 60 / 2
 
     @pytest.mark.parametrize(
-        "shape, k, chosen",
+        ("shape", "k", "chosen"),
         [((3000, 10), 99, "lloyd"), ((3000, 10), 100, "projected"), ((3000, 100), 9, "lloyd"), ((3000, 100), 10, "projected")],
     )
     def test_bounds_pay_from_some_work_a_row_on(self, shape, k, chosen):

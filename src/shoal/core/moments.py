@@ -12,7 +12,6 @@ from ..kernels import sparse as sparse_kernels
 from .rows import Frame, Rows, times_power
 from .types import Array, is_sparse
 
-
 FEW_DIGITS = 1e-8  # a variance this small beside the squared mean is not to be had from their difference
 
 

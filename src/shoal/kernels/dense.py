@@ -182,9 +182,9 @@ def settle_near_ties(
 ):
     """Where two centres' scores are closer than their rounding, decide by distance; the first of equals wins."""
     for i in range(X.shape[0]):
-        norm2 = 0.0
+        norm2 = X.dtype.type(0)  # for a margin, float32 will do
         for t in range(X.shape[1]):
-            norm2 += np.float64(X[i, t]) * np.float64(X[i, t])
+            norm2 += X[i, t] * X[i, t]
         if second[i] - best[i] > 2 * rounding * (norm2 + norms2[labels[i]]):
             continue
         nearest = np.inf
