@@ -12,6 +12,7 @@ import numpy as np
 from ..kernels import dense
 from .types import Array
 
+FEW_DIGITS = 1e-3  # squared norms of what is left out, beside those of the rows, that need care
 SAMPLE = 4096  # rows that directions are found from
 
 
@@ -35,11 +36,18 @@ def head_of(X: Array, basis: Array, coarse: int = 0) -> Array:
     all columns without the one that ends it.
     """
     y = X @ basis
-    norms2 = np.empty(len(X))
-    dense.squared_norms(X - y @ basis.T, norms2)
-    rest = np.sqrt(norms2)[:, None]
+    norms2, within = np.empty((2, len(X)))
+    dense.squared_norms(X, norms2)
+    dense.squared_norms(y, within)
+    rest2 = norms2 - within
+    near = np.flatnonzero(rest2 < FEW_DIGITS * norms2)  # where the difference has lost its digits
+    if len(near):
+        squares = np.empty(len(near))
+        dense.squared_norms(X[near] - y[near] @ basis.T, squares)
+        rest2[near] = squares
+    rest = np.sqrt(rest2)[:, None]
     if not coarse:
         return np.ascontiguousarray(np.hstack([y, rest]), X.dtype)
     finer = y[:, coarse - 1 :]
-    middle = np.sqrt(norms2 + np.einsum("ij,ij->i", finer, finer, dtype=np.float64))[:, None]
+    middle = np.sqrt(rest2 + np.einsum("ij,ij->i", finer, finer, dtype=np.float64))[:, None]
     return np.ascontiguousarray(np.hstack([y[:, : coarse - 1], middle, finer, rest]), X.dtype)
