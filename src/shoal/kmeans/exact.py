@@ -20,7 +20,7 @@ from ..core.driver import Limits, Outcome, drive
 from ..core.estimator import WRAPPED, CentersEstimator, Hooks, seed_of, with_callbacks
 from ..core.moments import Moments, measure
 from ..core.partition import Assign, Partition
-from ..core.rows import Frame, Rows, one_blas_thread
+from ..core.rows import Frame, Rows
 from ..core.seeding import SEEDINGS, generator
 from ..core.types import Array
 from . import bounded, lloyd, projected
@@ -158,7 +158,7 @@ class KMeans(CentersEstimator):
         if not isinstance(self.init, str) and not callable(self.init):
             given = check_centers(self.init, self.n_clusters, d)
         frame = Frame(unit=self.metric == "cosine")
-        with Rows(source, weights, frame, self.n_threads) as rows, one_blas_thread():
+        with Rows(source, weights, frame, self.n_threads) as rows:
             if self.algorithm == "projected" and rows.is_sparse:
                 raise ValueError("algorithm='projected' needs dense rows: use 'auto' or 'yinyang' for sparse X.")
             moments = measure(rows)
