@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -15,11 +15,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..core import partition
+from ..core.blocks import Block
 from ..core.checks import check_centers, check_rows, check_weights
 from ..core.driver import Limits, Outcome, drive
 from ..core.estimator import WRAPPED, CentersEstimator, Hooks, seed_of, with_callbacks
 from ..core.moments import Moments, measure
-from ..core.partition import Assign, Partition
+from ..core.partition import Assign, Found, Partition
 from ..core.rows import Frame, Rows
 from ..core.seeding import SEEDINGS, generator
 from ..core.types import Array
@@ -43,6 +44,23 @@ def choose_algorithm(rows: Rows, k: int) -> str:
     size = len(rows) * rows.d * rows.dtype.itemsize
     room = max(size * MEMORY[rows.source.is_map], 1 << 25)
     return "projected" if projected.memory(len(rows), rows.d, k, rows.dtype) <= room else "lloyd"
+
+
+def _keep_block(block: Block, labels: Array, weights: Array, k: int) -> Found:
+    return Found(block.moves(weights, labels, labels, k, True), 0, 0)
+
+
+def keep_labels(rows: Rows, state: Partition) -> tuple[Iterable[Found], Any]:
+    """Shares of a step that only adds the rows up anew, under the labels that they have."""
+    return rows.shares(_keep_block, len(state.centers), per_row=(state.labels, rows.weights)), state.bounds
+
+
+def label(rows: Rows, state: Partition, assign: Assign) -> Partition:
+    """Rows labelled, centres left where they are."""
+    shares, bounds = assign(rows, state)
+    for _ in shares:
+        pass
+    return state._replace(bounds=bounds)
 
 
 class KMeans(CentersEstimator):
@@ -105,7 +123,7 @@ class KMeans(CentersEstimator):
         "n_init": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "time_budget": [Interval(Real, 0, None, closed="neither"), None],
+        "time_budget": [Interval(Real, 0, None, closed="right"), None],
         "algorithm": [StrOptions({"auto", *ALGORITHMS})],
         "metric": [StrOptions({"euclidean", "cosine"})],
         "random_state": ["random_state", np.random.Generator],
@@ -179,23 +197,31 @@ class KMeans(CentersEstimator):
         limits = Limits(self.max_iter, deadline)
         seed = seed_of(self.random_state)
         best: Outcome | None = None
-        least = np.inf
+        least, cut = np.inf, ""
         for attempt in range(self._starts(given)):
-            if best is not None and deadline is not None and time.perf_counter() >= deadline:
+            if best is not None and limits.spent(0):
+                cut = "time_budget"
                 break
-            start = self._start(rows, given, X, seed, attempt)
-            outcome = self._run(rows, partition.begin(rows, start, moments.square), assign, tol, limits, hooks)
+            start = partition.begin(rows, self._start(rows, given, X, seed, attempt), moments.square)
+            outcome = self._run(rows, start, assign, tol, limits, hooks, attempt)
             outcome, energy = self._settle(rows, outcome, assign)
             if best is None or energy < least:
                 best, least = outcome, energy
-            if outcome.reason == "callback":
+            if outcome.reason in ("callback", "time_budget"):
+                cut = outcome.reason
                 break
         assert best is not None
-        self._publish(rows, best, least, algorithm)
+        self._publish(rows, best._replace(reason=cut or best.reason), least, algorithm)
         hooks.close()
 
     def _starts(self, given: Array | None) -> int:
         if given is not None:
+            if self.n_init not in ("auto", 1):
+                warnings.warn(
+                    f"init gives the centres, so there is one start, not n_init={self.n_init}: leave n_init at 'auto'.",
+                    RuntimeWarning,
+                    stacklevel=4 + WRAPPED,
+                )
             return 1
         if self.n_init == "auto":
             return 10 if self.init == "random" or callable(self.init) else 1
@@ -215,30 +241,27 @@ class KMeans(CentersEstimator):
             C = rows.convert(given).X
         return np.ascontiguousarray(C, rows.dtype)
 
-    def _run(self, rows: Rows, state: Partition, assign: Assign, tol: float, limits: Limits, hooks: Hooks) -> Outcome:
+    def _run(
+        self, rows: Rows, state: Partition, assign: Assign, tol: float, limits: Limits, hooks: Hooks, start: int
+    ) -> Outcome:
         """One start, step by step."""
-
-        def over(info: partition.Info) -> bool:
-            return info.reassigned == 0 or info.shift <= tol
 
         def step(before: Partition) -> tuple[Partition, partition.Info]:
             hooks.begin()
-            after, info = partition.advance(rows, before, assign)
-            latest[0] = after
-            if over(info) and after.moved:  # before it may stop, the sums are added up anew
-                after = after._replace(moved=len(rows))
-            return after, info
+            latest[0], info = partition.advance(rows, before, assign)
+            return latest[0], info
 
         def tell(record: dict[str, Any]) -> bool:
+            record["start"] = start
             for key in ("energy", "shift"):
                 record[key] = rows.frame.energy_out_of(record[key])
             if self.verbose:
                 print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
-            asked = bool(self.callback(record)) if self.callback is not None else False
+            asked = bool(self.callback(dict(record))) if self.callback is not None else False  # a copy: ours stays ours
             return hooks.end(latest[0]) or asked
 
         latest: list[Any] = [state]
-        return drive(step, state, lambda after, info: over(info) and after.moved == 0, limits, [tell])
+        return drive(step, state, lambda _, info: info.reassigned == 0 or info.shift <= tol, limits, [tell])
 
     def _settle(self, rows: Rows, outcome: Outcome, assign: Assign) -> tuple[Outcome, float]:
         """Label the rows by the centres as they will be published, and leave no cluster empty that could have a row.
@@ -246,28 +269,28 @@ class KMeans(CentersEstimator):
         Returns their energy too, by distances, in the rows' frame.
         """
         state: Partition = outcome.state
-        still = outcome.history[-1]["reassigned"] == outcome.history[-1]["shift"] == 0
-        for _ in range(10):
-            C = rows.frame.into(self._public(rows, state), rows.dtype)
-            if still and np.array_equal(C, state.centers):
-                break  # the labels stand already
-            state = state._replace(centers=C)
-            found, bounds = assign(rows, state)
-            for _ in found:
-                pass
-            sizes = np.bincount(state.labels[rows.weights > 0], minlength=len(C))
-            state = state._replace(bounds=bounds)
-            if sizes.all():
-                break
-            again, info = partition.advance(rows, state._replace(moved=len(rows)), assign)
-            if info.reassigned == 0:
-                break
-            state = again
+        labelled_by = state.centers if outcome.info.reassigned == outcome.info.shift == 0 else None
+        if outcome.reason == "converged" and state.moved:  # sums that rows came to and left have rounded more often
+            state, _ = partition.advance(rows, state._replace(moved=len(rows)), keep_labels)
+        state = self._as_published(rows, state)
+        if labelled_by is None or not np.array_equal(state.centers, labelled_by):
+            state = label(rows, state, assign)
+            for _ in range(10):
+                if np.bincount(state.labels[rows.weights > 0], minlength=self.n_clusters).all():
+                    break
+                again, info = partition.advance(rows, state._replace(moved=len(rows)), assign)
+                if info.reassigned == 0:
+                    break
+                state = label(rows, self._as_published(rows, again), assign)
         shares = rows.shares(partition.energy_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels))
         return outcome._replace(state=state), sum(shares)
 
     def _public(self, rows: Rows, state: Partition) -> Array:
         return rows.frame.out_of(state.centers, rows.dtype)
+
+    def _as_published(self, rows: Rows, state: Partition) -> Partition:
+        """With centres rounded as the user will see them."""
+        return state._replace(centers=rows.frame.into(self._public(rows, state), rows.dtype))
 
     def _publish(self, rows: Rows, outcome: Outcome, energy: float, algorithm: str) -> None:
         self._frame = rows.frame
