@@ -567,6 +567,14 @@ class TestEmptyClusters:
             KMeans(2, random_state=0).fit(np.ones((5, 2)))
         assert caught[0].filename == __file__
 
+    @pytest.mark.parametrize(
+        ("weights", "cause"), [(None, "distinct rows;"), ([1, 1, 1, 0, 0], "distinct rows of positive weight;")]
+    )
+    def test_the_warning_names_the_cause(self, weights, cause):
+        X = np.array([[0.0], [0.0], [1.0], [2.0], [3.0]]) if weights else np.ones((5, 1))
+        with pytest.warns(ConvergenceWarning, match=cause):
+            KMeans(4, random_state=0).fit(X, sample_weight=weights)
+
     @pytest.mark.parametrize("algorithm", ALGORITHMS)
     def test_rows_without_weight_fill_no_cluster(self, algorithm):
         X, y = blobs(100, 3, 4)

@@ -145,6 +145,7 @@ class Rows:
         self.source = source
         self.n, self.d = source.shape
         self.dtype = working_dtype(source.dtype)
+        self.has_weights = weights is not None
         self.weights: Array = np.broadcast_to(1.0, self.n) if weights is None else weights
         self.frame = frame
         self.n_threads = n_threads or default_threads()
@@ -170,14 +171,14 @@ class Rows:
         """Centres (in this frame) made ready for this layout."""
         return (SparseBlock if self.is_sparse else DenseBlock).prepare(C)
 
-    def convert(self, raw: Any) -> Block:
-        """Raw rows of the source as a block in this frame."""
+    def convert(self, raw: Any, dtype: np.dtype | None = None) -> Block:
+        """Raw rows of the source as a block in this frame, of the rows' own dtype unless another is named."""
+        dtype = dtype or self.dtype
         if sparse.issparse(raw):
-            return SparseBlock(self._convert_sparse(raw))
-        X = self.frame.into(raw, self.dtype) if not self.frame.unit else _unit(np.asarray(raw, np.float64), self.dtype)
-        return DenseBlock(X)
+            return SparseBlock(self._convert_sparse(raw, dtype))
+        return DenseBlock(_unit(np.asarray(raw, np.float64), dtype) if self.frame.unit else self.frame.into(raw, dtype))
 
-    def _convert_sparse(self, raw: Any) -> Any:
+    def _convert_sparse(self, raw: Any, dtype: np.dtype) -> Any:
         data = raw.data
         if self.frame.unit:
             lengths = np.diff(raw.indptr)
@@ -187,7 +188,7 @@ class Rows:
             data = data / np.repeat(np.sqrt(norms), lengths)
         elif self.frame.exponent:
             data = times_power(data.astype(np.float64), self.frame.exponent)
-        return sparse.csr_array((data.astype(self.dtype, copy=False), raw.indices, raw.indptr), shape=raw.shape, copy=False)
+        return sparse.csr_array((data.astype(dtype, copy=False), raw.indices, raw.indptr), shape=raw.shape, copy=False)
 
     def take(self, rows: Array) -> Array:
         """A few rows in this frame, dense."""

@@ -18,7 +18,7 @@ from ..core import partition
 from ..core.blocks import Block
 from ..core.checks import check_centers, check_rows, check_weights
 from ..core.driver import Limits, Outcome, drive
-from ..core.estimator import WRAPPED, CentersEstimator, Hooks, seed_of, with_callbacks
+from ..core.estimator import WRAPPED, CentersEstimator, Hooks, all_or_nothing, seed_of, with_callbacks
 from ..core.moments import Moments, measure
 from ..core.partition import Assign, Found, Partition
 from ..core.rows import Frame, Rows
@@ -46,6 +46,16 @@ def choose_algorithm(rows: Rows, k: int) -> str:
     return "projected" if projected.memory(len(rows), rows.d, k, rows.dtype) <= room else "lloyd"
 
 
+class Count(Interval):
+    """An integer from 1 on. (True is one to Python, but nobody means it.)"""
+
+    def __init__(self) -> None:
+        super().__init__(Integral, 1, None, closed="left")
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        return not isinstance(val, bool) and bool(super().is_satisfied_by(val))
+
+
 def _keep_block(block: Block, labels: Array, weights: Array, k: int) -> Found:
     return Found(block.moves(weights, labels, labels, k, True), 0, 0)
 
@@ -68,29 +78,40 @@ class KMeans(CentersEstimator):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int, default=8
         How many clusters.
-    init : {"k-means++", "k-means||", "afk-mc2", "random"}, array of shape (n_clusters, n_features) or callable
-        Where the centres start. A callable gets X, n_clusters and random_state and returns an array.
-    n_init : "auto" or int
-        How many starts to try; the one of least energy is kept. "auto" is 1, but 10 for "random" and callables.
-    max_iter : int
+    init : str, array of shape (n_clusters, n_features) or callable, default="k-means++"
+        Where the centres start: "k-means++", "k-means||", "afk-mc2", "random" (rows), or where you say. "k-means++" is the
+        greedy variant, on a uniform sample of max(20000, 50 n_clusters) rows where there are more, followed by the swaps
+        of a local search for up to 256 clusters. A callable is called as `init(X, n_clusters, random_state=...)`, with a
+        RandomState, and returns an array.
+    n_init : "auto" or int, default="auto"
+        How many starts to try; the one of least energy is kept. "auto" is 1, but 10 for "random" and callables. An array
+        is one start, whatever n_init says.
+    max_iter : int, default=300
         Most steps of one start.
-    tol : float
+    tol : float, default=1e-4
         Stop when the centres' squared moves add up to no more than this fraction of the mean variance of a column.
-    time_budget : float or None
-        Seconds after which to stop with the best centres so far.
-    algorithm : {"auto", "lloyd", "hamerly", "elkan", "yinyang", "exponion", "projected"}
+    time_budget : float or None, default=None
+        Seconds from the call of `fit` after which to stop with the best centres so far. No step is begun unless there is
+        time for it and for the final labels, taking each to last as long as the step before; no further start is begun
+        when time is up. Not bounded, and waited for: the first look at all rows, seeding, each start's first step, and
+        the compilation of the kernels when they are used for the first time.
+    algorithm : {"auto", "lloyd", "hamerly", "elkan", "yinyang", "exponion", "projected"}, default="auto"
         How to find Lloyd's labels. All give the same result; "projected" is for dense rows.
-    metric : {"euclidean", "cosine"}
+    metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine" clusters directions: rows are scaled to unit length and so are the centres. Energy is then the sum of
-        1 - cosine.
-    random_state : int, RandomState, Generator or None
-    n_threads : int or None
-        Threads to use; None for as many as the container's CPU quota allows. The result does not depend on it.
-    callback : callable or None
-        Is given each record of `history_` as it is made; a true result ends the fit.
-    verbose : int
+        1 - cosine. Rows of zeros have no direction and are refused.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the random numbers, which only the start of the centres depends on: an int gives the same result every
+        time, None another one each time (from NumPy's global state, as in scikit-learn). A RandomState or Generator is
+        drawn from once a fit.
+    n_threads : int or None, default=None
+        Threads to use; None for as many as OpenMP would start: the CPUs that the process may use, of which a worker of
+        joblib gets its share, or OMP_NUM_THREADS if that is less. The result does not depend on it.
+    callback : callable or None, default=None
+        Is given a copy of each record of `history_` as it is made; a true result ends the fit.
+    verbose : int, default=0
         Print each record.
 
     Attributes
@@ -98,10 +119,11 @@ class KMeans(CentersEstimator):
     cluster_centers_, labels_, inertia_, n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn. `labels_` equals `predict(X)`.
     history_ : list of dict
-        One record a step: step, seconds, energy (of the centres that came in), shift, rows (that bounds did not
-        settle), distances (computed), reassigned (rows).
+        One record a step of the start that was kept: step, seconds, energy (of the centres that came in), shift, rows
+        (that bounds did not settle), distances (computed), reassigned (rows), start (which of them, from 0).
     stop_reason_ : str
-        "converged", "max_iter", "time_budget" or "callback".
+        Why the kept start ended: "converged", "max_iter", "time_budget" or "callback"; one of the last two also where it
+        kept further starts from being tried to their end.
     algorithm_ : str
         What ran.
 
@@ -118,16 +140,16 @@ class KMeans(CentersEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "n_clusters": [Count()],
         "init": [StrOptions(set(SEEDINGS)), callable, "array-like"],
-        "n_init": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [StrOptions({"auto"}), Count()],
+        "max_iter": [Count()],
         "tol": [Interval(Real, 0, None, closed="left")],
         "time_budget": [Interval(Real, 0, None, closed="right"), None],
         "algorithm": [StrOptions({"auto", *ALGORITHMS})],
         "metric": [StrOptions({"euclidean", "cosine"})],
         "random_state": ["random_state", np.random.Generator],
-        "n_threads": [Interval(Integral, 1, None, closed="left"), None],
+        "n_threads": [Count(), None],
         "callback": [callable, None],
         "verbose": ["verbose"],
     }
@@ -163,25 +185,41 @@ class KMeans(CentersEstimator):
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Cluster the rows of X: an array, a sparse matrix or a table."""
+        """Cluster the rows of X. If that fails, the model stays what it was.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            Real numbers, finite: a NumPy array or memory map, a SciPy sparse matrix, a table of pandas, polars or pyarrow.
+            float16, float32 and integers of 8 or 16 bits are clustered in float32, which holds them; all else in float64.
+            Sums are float64 either way.
+        y : ignored
+        sample_weight : array of shape (n_samples,), float or None, default=None
+            How much each row counts, as if it were there so many times; None for 1 each. A row of weight 0 gets a label
+            and has no say.
+
+        Returns
+        -------
+        self : KMeans
+        """
         started = time.perf_counter()
         self._validate_params()
         deadline = None if self.time_budget is None else started + self.time_budget
-        source = check_rows(self, X, reset=True)
-        n, d = source.shape
-        weights = check_weights(sample_weight, n)
-        if n < self.n_clusters:
-            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters.")
-        given = None
-        if not isinstance(self.init, str) and not callable(self.init):
-            given = check_centers(self.init, self.n_clusters, d)
-        frame = Frame(unit=self.metric == "cosine")
-        with Rows(source, weights, frame, self.n_threads) as rows:
-            if self.algorithm == "projected" and rows.is_sparse:
-                raise ValueError("algorithm='projected' needs dense rows: use 'auto' or 'yinyang' for sparse X.")
-            moments = measure(rows)
-            rows.frame = moments.frame
-            self._fit_rows(rows, moments, given, X, deadline)
+        with all_or_nothing(self):
+            source = check_rows(self, X, reset=True)
+            n, d = source.shape
+            weights = check_weights(sample_weight, n)
+            if n < self.n_clusters:
+                raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters.")
+            given = None
+            if not isinstance(self.init, str) and not callable(self.init):
+                given = check_centers(self.init, self.n_clusters, d)
+            with Rows(source, weights, Frame(unit=self.metric == "cosine"), self.n_threads) as rows:
+                if self.algorithm == "projected" and rows.is_sparse:
+                    raise ValueError("algorithm='projected' needs dense rows: use 'auto' or 'yinyang' for sparse X.")
+                moments = measure(rows)
+                rows.frame = moments.frame
+                self._fit_rows(rows, moments, given, X, deadline)
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -305,7 +343,7 @@ class KMeans(CentersEstimator):
         if found < self.n_clusters:
             warnings.warn(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): "
-                f"X has too few distinct rows; n_clusters={found} would do.",
+                f"X has too few distinct rows{' of positive weight' if rows.has_weights else ''}; n_clusters={found} would do.",
                 ConvergenceWarning,
                 stacklevel=4 + WRAPPED,
             )
