@@ -1,6 +1,7 @@
 """`KMeans`: every algorithm is Lloyd's to the last bit, and Lloyd's is the oracle's."""
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,11 +11,11 @@ from sklearn import cluster
 from sklearn.exceptions import ConvergenceWarning
 
 from shoal import KMeans
-from shoal.core import partition
+from shoal.core import driver, partition
 from shoal.core.driver import Outcome
 from shoal.core.rows import Rows
 from shoal.core.sources import find_source
-from shoal.kmeans import lloyd
+from shoal.kmeans import exact, lloyd
 from tests import naive
 from tests.strategies import ALGORITHMS, blobs, cloud, first_rows, grids, problems, spread_rows
 
@@ -321,20 +322,19 @@ class TestStopping:
         X = cloud(100, 3)
         assert_same(fit(X, first_rows(X, 5), time_budget=budget), fit(X, first_rows(X, 5)))
 
-    def test_starts_that_time_does_not_allow_are_told_of(self):
-        """The first start converges, but it is not the best of all that were asked for."""
-        X, starts = cloud(100, 3), []
+    @pytest.mark.parametrize(("budget", "reason", "starts"), [(3, "time_budget", {0, 1}), (9, "converged", {0, 1, 2, 3, 4})])
+    def test_starts_that_time_does_not_allow_are_told_of(self, monkeypatch, budget, reason, starts):
+        """A start has converged, but it is not the best of all that were asked for."""
+        clock, seen = [0], set()
+        for module in (driver, exact):
+            monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
 
-        def init(rows, k, random_state):
-            starts.append(k)
-            return rows[:k]
+        def two_ticks_a_start(record):
+            seen.add(record["start"])
+            clock[0] += 2 * (record["reassigned"] == 0)
 
-        def slow(record):
-            time.sleep(0.3 if record["reassigned"] == 0 else 0)
-
-        model = KMeans(3, init=init, n_init=5, tol=0, time_budget=0.25, callback=slow).fit(X)
-        assert len(starts) < 5
-        assert model.stop_reason_ == "time_budget"
+        model = KMeans(3, n_init=5, tol=0, random_state=0, time_budget=budget, callback=two_ticks_a_start).fit(cloud(100, 3))
+        assert (model.stop_reason_, seen) == (reason, starts)
 
     def test_a_callback_that_ends_a_worse_start_is_named(self):
         X, _ = blobs(300, 3, 5)
