@@ -141,15 +141,16 @@ EXACT_PEERS = ("sklearn", "sklearnex", "faiss")
 def seed_shoal(X: Array, k: int, seed: int) -> Callable[[], Array]:
     """Our k-means++, ready to run: the rows have been measured, as in a fit before its first centre."""
     from shoal.core.moments import measure
-    from shoal.core.rows import Rows, one_blas_thread
+    from shoal.core.rows import Rows
     from shoal.core.seeding import SEEDINGS, generator
     from shoal.core.sources import find_source
 
     rows = Rows(find_source(X), n_threads=cpu_count())
-    rows.frame = measure(rows, False).frame
+    with rows:
+        rows.frame = measure(rows).frame
 
     def seed_it() -> Array:
-        with rows, one_blas_thread():
+        with rows:
             return rows.frame.out_of(SEEDINGS["k-means++"](rows, k, generator(seed, 0)), X.dtype)
 
     return seed_it

@@ -143,16 +143,16 @@ def test_rows_wider_than_float64():
 
 
 BAD_PARAMETERS = {
-    "n_clusters": [0, -1, 3.5, "4", None, np.nan, [3], 21, 10**9],
+    "n_clusters": [0, -1, 3.5, "4", None, np.nan, [3], 21, 10**9, True],
     "init": ["kmeans", "", None, 3, 0.5],
-    "n_init": [0, -1, 1.5, "many", None],
-    "max_iter": [0, -1, 1.5, "10", None, np.inf],
+    "n_init": [0, -1, 1.5, "many", None, True],
+    "max_iter": [0, -1, 1.5, "10", None, np.inf, True],
     "tol": [-1e-9, np.nan, "small", None],
     "time_budget": [0, -1, np.nan, "1s"],
     "algorithm": ["Lloyd", "fast", None, 3],
     "metric": ["manhattan", "l2", None, 3],
     "random_state": [-1, 1.5, "seed"],
-    "n_threads": [0, -1, 1.5, "2"],
+    "n_threads": [0, -1, 1.5, "2", True],
     "callback": [3, "print"],
     "verbose": [-1, "yes"],
 }

@@ -97,6 +97,51 @@ def test_feature_names_are_kept_and_checked(model, package):
         model.predict(X)
 
 
+def broken(record):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "error"),
+    [
+        (np.full((9, 5), np.nan), {}, ValueError),
+        (np.ones((2, 5)), {}, ValueError),
+        (np.ones((9, 5)), {"callback": broken}, KeyboardInterrupt),
+        (np.ones((9, 5)), {"init": np.ones((3, 4))}, ValueError),
+    ],
+    ids=["bad rows", "few rows", "interrupted", "bad start"],
+)
+def test_a_fit_that_fails_leaves_the_model_as_it_was(model, rows, options, error):
+    frames = pytest.importorskip("pandas")
+    table = frames.DataFrame(X, columns=list("abc"))
+    before = vars(model.fit(table)).copy()
+    with pytest.raises(error):
+        model.set_params(**options).fit(rows)
+    assert vars(model.set_params(**clone(model).set_params(callback=None, init="k-means++").get_params())) == before
+    np.testing.assert_array_equal(model.predict(table), before["labels_"])
+    new = clone(model).set_params(**options)
+    with pytest.raises(error):
+        new.fit(rows)
+    assert not [name for name in vars(new) if name.endswith("_")]
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_centres_may_be_set_by_hand(model, metric):
+    rows = np.abs(X) + 1
+    fitted = clone(model).set_params(metric=metric).fit(rows)
+    model.set_params(metric=metric).cluster_centers_ = fitted.cluster_centers_.tolist()
+    np.testing.assert_array_equal(model.predict(rows), fitted.labels_)
+    np.testing.assert_allclose(model.transform(rows), fitted.transform(rows), atol=1e-12)
+    assert model.score(rows) == pytest.approx(-fitted.inertia_)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 2), (3, 4)])
+def test_centres_of_another_width_are_refused(model, shape):
+    model.fit(X).cluster_centers_ = np.zeros(shape)
+    with pytest.raises(ValueError, match=r"cluster_centers_ has shape .* X has 3 features"):
+        model.predict(X)
+
+
 def test_weights_are_routed_through_a_pipeline(model):
     weights = np.r_[np.ones(45), np.zeros(45)]
     with sklearn.config_context(enable_metadata_routing=True):

@@ -18,7 +18,8 @@ few_distinct = pytest.mark.filterwarnings("ignore::sklearn.exceptions.Convergenc
 
 
 def fit(rows, **options):
-    return KMeans(**{"n_clusters": 5, "n_init": 3, "random_state": 0, **options}).fit(rows)
+    starts = 3 if isinstance(options.get("init", ""), str) else 1
+    return KMeans(**{"n_clusters": 5, "n_init": starts, "random_state": 0, **options}).fit(rows)
 
 
 def assert_finds_the_blobs(rows, layout=np.asarray, y=Y, **options):
@@ -155,6 +156,49 @@ class TestFewDigits:
         rows, weights = np.concatenate([[[1e9, 1e9]], *blobs]).astype(np.float32), np.ones(201)
         weights[0] = 1e-30
         assert self.assert_honest(rows, 2, weights).inertia_ < 2
+
+
+class TestFarFromTheFit:
+    """Rows of another size than those the model knows: right or refused, never wrong in silence."""
+
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    @pytest.mark.parametrize(
+        ("dtype", "scale", "far"),
+        [
+            (np.float32, 1e-30, 1e20),
+            (np.float32, 1e-30, 1e30),
+            (np.float32, 1.0, 1e30),
+            (np.float32, 1e-30, 1.0),
+            (np.float32, 1e30, 1e-30),
+            (np.float64, 1e-200, 1e-100),
+            (np.float64, 1.0, 1e100),
+            (np.float64, 1e200, 1.0),
+        ],
+    )
+    def test_they_are_served(self, layout, dtype, scale, far):
+        model = fit(layout((scale * X).astype(dtype)))
+        rows = np.concatenate([scale * X, far * X, -far * X[::-1]]).astype(dtype)
+        unit = max(far, scale)  # so that the oracle does not overflow either
+        distances = np.sqrt(naive.distances(rows.astype(float) / unit, model.cluster_centers_.astype(float) / unit))
+        own = distances[np.arange(len(rows)), model.predict(layout(rows))]
+        np.testing.assert_allclose(own, distances.min(axis=1), rtol=1e-12, atol=1e-300)
+        np.testing.assert_array_equal(model.predict(layout(rows))[:300], model.labels_)
+        np.testing.assert_allclose(model.transform(layout(rows)).astype(float) / unit, distances, rtol=1e-5)
+        energy = _times_square(np.square(distances.min(axis=1)).sum(), np.log10(unit))
+        assert -model.score(layout(rows)) == pytest.approx(energy, rel=1e-5)
+
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    @pytest.mark.parametrize("scale", [1.0, 1e-200])
+    @pytest.mark.parametrize("ask", ["predict", "transform", "score"])
+    def test_what_float64_can_not_hold_is_refused(self, layout, scale, ask):
+        rows = np.concatenate([scale * X, 1e200 * X[:2], scale * X])
+        rows[300] = scale
+        with pytest.raises(ValueError, match="Row 301 of X lies so far from the rows of the fit"):
+            getattr(fit(layout(scale * X)), ask)(layout(rows))
+
+    def test_directions_are_never_far(self):
+        model = fit(X, metric="cosine")
+        np.testing.assert_array_equal(model.predict(1e300 * X / 50), model.labels_)
 
 
 class TestMixedScales:

@@ -1,16 +1,19 @@
 """Blocks in row order, whoever works on them; threads that end, whatever happens."""
 
+import os
 import threading
 import time
+import warnings
 
+import joblib
 import numpy as np
 import pytest
 from scipy import sparse
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from shoal import KMeans
 from shoal.core import rows as rows_module
-from shoal.core.rows import Frame, Rows, one_blas_thread, working_dtype
+from shoal.core.rows import Frame, Rows, one_blas_thread, rows_in_a_block, working_dtype
 from shoal.core.sources import find_source
 
 X = np.arange(30_000.0).reshape(10_000, 3)
@@ -115,8 +118,25 @@ class TestThreads:
         assert not workers()
 
     def test_n_threads_defaults_to_the_cores_at_hand(self):
-        assert open_rows().n_threads >= 1
+        assert 1 <= open_rows().n_threads <= joblib.cpu_count()
         assert open_rows(n_threads=3).n_threads == 3
+
+    def test_are_no_more_than_openmp_would_start(self):
+        """That is how joblib keeps its workers from starting as many threads each as there are cores."""
+        with threadpool_limits(1, user_api="openmp"):
+            assert open_rows().n_threads == 1
+            assert open_rows(n_threads=3).n_threads == 3
+
+    def test_there_are_none_outside_the_context(self, small_blocks):
+        rows = open_rows(n_threads=2)
+        with pytest.raises(RuntimeError, match="with rows"):
+            next(rows.raw_shares(lambda start, raw: start))
+        with rows:
+            shares = rows.raw_shares(lambda start, raw: start)
+            assert next(shares) == 0
+        with rows:
+            assert len(list(rows.raw_shares(lambda start, raw: start))) == 100
+        assert not workers()
 
     def test_models_may_predict_side_by_side(self, small_blocks):
         model = KMeans(5, random_state=0, n_threads=2).fit(X)
@@ -146,6 +166,57 @@ class TestBlas:
         with pytest.raises(ZeroDivisionError), one_blas_thread():
             1 / 0  # noqa: B018
         assert blas_threads() == before
+
+    @pytest.mark.parametrize("n_threads", [1, 3])
+    def test_is_given_back_while_a_traceback_holds_the_shares(self, small_blocks, n_threads):
+        before = blas_threads()
+        with pytest.raises(KeyboardInterrupt) as caught, open_rows(n_threads=n_threads) as rows:  # noqa: PT012
+            shares = rows.raw_shares(lambda start, raw: start)
+            for _ in shares:
+                assert blas_threads() == {1}
+                raise KeyboardInterrupt
+        assert caught.traceback
+        assert shares.gi_frame is not None  # it has not ended
+        assert blas_threads() == before
+        assert not workers()
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+    def test_is_free_in_a_forked_child(self):
+        before = blas_threads()
+        with warnings.catch_warnings(), one_blas_thread(), rows_module._blas_lock:
+            warnings.simplefilter("ignore")  # newer Pythons warn of forks where there are threads
+            child = os.fork()
+            if child == 0:
+                found = []
+                try:
+                    found = [rows_module._blas_lock.locked(), blas_threads()]
+                    if not found[0]:  # else this would wait for ever
+                        with one_blas_thread():
+                            found.append(blas_threads())
+                        found.append(blas_threads())
+                finally:
+                    os._exit(found != [False, before, {1}, before])
+            assert os.waitpid(child, 0)[1] == 0
+
+
+class TestBlockSize:
+    @pytest.mark.parametrize("d", [1, 128, 1024])
+    def test_narrow_rows_come_by_the_thousands(self, d):
+        assert rows_in_a_block(d, is_sparse=False) >= 4096
+
+    @pytest.mark.parametrize("d", [2048, 30_000, 100_000])
+    def test_wide_rows_do_not_fill_the_memory(self, d):
+        assert rows_in_a_block(d, is_sparse=False) >= 64
+        assert 4 * d * rows_in_a_block(d, is_sparse=False) <= 1 << 25
+        assert rows_in_a_block(d, is_sparse=True) == 4096  # of which only a few numbers are stored
+
+    def test_of_wide_rows_tells_only_in_the_order_of_sums(self, monkeypatch):
+        wide = np.random.default_rng(0).normal(size=(300, 70_000)).astype(np.float32)
+        small = KMeans(4, init=wide[:4], max_iter=3, algorithm="lloyd").fit(wide)
+        monkeypatch.setattr(rows_module, "BLOCK_MOST", 1 << 40)
+        large = KMeans(4, init=wide[:4], max_iter=3, algorithm="lloyd").fit(wide)
+        np.testing.assert_array_equal(small.labels_, large.labels_)
+        np.testing.assert_allclose(small.cluster_centers_, large.cluster_centers_, atol=1e-6)
 
 
 class TestFrame:

@@ -1,14 +1,21 @@
 """`KMeans`: every algorithm is Lloyd's to the last bit, and Lloyd's is the oracle's."""
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from scipy import sparse
+from sklearn import cluster
 from sklearn.exceptions import ConvergenceWarning
 
 from shoal import KMeans
+from shoal.core import driver, partition
+from shoal.core.driver import Outcome
+from shoal.core.rows import Rows
+from shoal.core.sources import find_source
+from shoal.kmeans import exact, lloyd
 from tests import naive
 from tests.strategies import ALGORITHMS, blobs, cloud, first_rows, grids, problems, spread_rows
 
@@ -130,7 +137,19 @@ class TestLloydIsTheOracle:
             np.testing.assert_allclose(model.cluster_centers_, C, rtol=0, atol=1e-12)
             np.testing.assert_array_equal(model.labels_, naive.labels(X, C))
             found = [record["energy"] for record in model.history_]
-            np.testing.assert_allclose(found[: len(energies)], energies[: len(found)], rtol=1e-9)
+            np.testing.assert_allclose(found, energies, rtol=1e-9)
+            assert (model.n_iter_, model.stop_reason_) == (len(energies), "converged" if steps == 100 else "max_iter")
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    @pytest.mark.parametrize("tol", [0, 1e-3])
+    def test_counts_steps_as_scikit_learn_does(self, algorithm, tol):
+        X = cloud(500, 4)
+        theirs = cluster.KMeans(9, init=first_rows(X, 9), n_init=1, tol=tol, algorithm="lloyd").fit(X)
+        ours = fit(X, first_rows(X, 9), algorithm, tol=tol)
+        assert ours.n_iter_ == theirs.n_iter_ > 5
+        np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, rtol=0, atol=1e-12)
+        exactly = fit(X, first_rows(X, 9), algorithm, tol=tol, max_iter=ours.n_iter_)
+        assert (exactly.n_iter_, exactly.stop_reason_) == (ours.n_iter_, "converged")
 
 
 class TestRelations:
@@ -206,12 +225,25 @@ class TestWork:
         assert seen == model.history_
         assert len(seen) == model.n_iter_
         assert [record["step"] for record in seen] == list(range(1, len(seen) + 1))
-        fields = {"step", "seconds", "energy", "shift", "rows", "distances", "reassigned"}
+        fields = {"step", "seconds", "energy", "shift", "rows", "distances", "reassigned", "start"}
         assert all(record.keys() == fields for record in seen)
         assert seen[0]["reassigned"] == 300
         assert seen[-1]["reassigned"] == 0
         assert seen[-1]["shift"] == pytest.approx(0, abs=1e-20)
         assert np.all(np.diff([record["seconds"] for record in seen]) > 0)
+
+    @pytest.mark.parametrize("scale", [1.0, 1e-200])
+    def test_what_a_callback_does_to_its_record_is_its_own_affair(self, scale):
+        """Also where energies are too small for a float64."""
+        X = scale * cloud(300, 3)
+        assert_same(fit(X, first_rows(X, 5), callback=lambda record: record.clear()), fit(X, first_rows(X, 5)))
+
+    def test_records_name_their_start(self):
+        seen = []
+        model = KMeans(5, n_init=4, random_state=0, callback=seen.append).fit(cloud(300, 3))
+        assert sorted({record["start"] for record in seen}) == [0, 1, 2, 3]
+        kept = model.history_[0]["start"]
+        assert model.history_ == [record for record in seen if record["start"] == kept]
 
     def test_verbose_prints_each_step(self, capsys):
         X = cloud(100, 3)
@@ -285,9 +317,53 @@ class TestStopping:
         assert model.n_iter_ == len(model.history_)
         self.assert_valid(model, X)
 
-    def test_time_budget_that_is_not_needed(self):
+    @pytest.mark.parametrize("budget", [1e6, np.inf])
+    def test_time_budget_that_is_not_needed(self, budget):
         X = cloud(100, 3)
-        assert_same(fit(X, first_rows(X, 5), time_budget=1e6), fit(X, first_rows(X, 5)))
+        assert_same(fit(X, first_rows(X, 5), time_budget=budget), fit(X, first_rows(X, 5)))
+
+    @pytest.mark.parametrize(("budget", "reason", "starts"), [(3, "time_budget", {0, 1}), (9, "converged", {0, 1, 2, 3, 4})])
+    def test_starts_that_time_does_not_allow_are_told_of(self, monkeypatch, budget, reason, starts):
+        """A start has converged, but it is not the best of all that were asked for."""
+        clock, seen = [0], set()
+        for module in (driver, exact):
+            monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+
+        def two_ticks_a_start(record):
+            seen.add(record["start"])
+            clock[0] += 2 * (record["reassigned"] == 0)
+
+        model = KMeans(3, n_init=5, tol=0, random_state=0, time_budget=budget, callback=two_ticks_a_start).fit(cloud(100, 3))
+        assert (model.stop_reason_, seen) == (reason, starts)
+
+    def test_a_callback_that_ends_a_worse_start_is_named(self):
+        X, _ = blobs(300, 3, 5)
+
+        def init(rows, k, random_state):
+            return model_rows.pop()
+
+        model_rows = [X[:5] + 1e3, fit(X, X[:5]).cluster_centers_]
+        model = KMeans(5, init=init, n_init=2, callback=lambda record: record["start"] == 1).fit(X)
+        assert model.history_[0]["start"] == 0
+        assert model.stop_reason_ == "callback"
+
+    def test_labels_are_of_the_last_centres_even_when_clusters_stay_empty(self, monkeypatch):
+        """However often giving them rows moves the centres."""
+        X = np.repeat([[0.0], [1.0]], 5, axis=0)
+        with Rows(find_source(X)) as rows:
+            start = partition.begin(rows, np.array([[0.0], [1.0], [9.0]]), 5.0)
+            state, info = partition.advance(rows, start, lloyd.assign)
+            outcome = Outcome(state, [], "max_iter", info)
+            swap = {"reassigned": 1}
+            monkeypatch.setattr(
+                partition, "advance", lambda _, s, __: (s._replace(centers=s.centers[[1, 0, 2]]), info._replace(**swap))
+            )
+            rounds = []
+            assign = lambda *args: rounds.append(1) or lloyd.assign(*args)  # noqa: E731
+            settled, energy = KMeans(3)._settle(rows, outcome, assign)
+        assert len(rounds) > 5
+        np.testing.assert_array_equal(settled.state.labels, naive.labels(X, settled.state.centers))
+        assert energy == naive.energy(X, settled.state.centers) == 0
 
 
 class Recorder:
@@ -359,7 +435,10 @@ class TestStarts:
         X, _ = blobs(500, 3, 5)
         given_rows, given_list = (KMeans(5, init=C).fit(X) for C in (X[:5], X[:5].tolist()))
         assert_same(given_rows, given_list)
-        assert_same(given_rows, KMeans(5, init=X[:5], n_init=7).fit(X))
+        with pytest.warns(RuntimeWarning, match="not n_init=7") as caught:
+            assert_same(given_rows, KMeans(5, init=X[:5], n_init=7).fit(X))
+        assert caught[0].filename == __file__
+        assert_same(given_rows, KMeans(5, init=X[:5], n_init=1).fit(X))
 
     def test_a_callable(self):
         X, _ = blobs(500, 3, 5)
@@ -487,6 +566,14 @@ class TestEmptyClusters:
         with pytest.warns(ConvergenceWarning) as caught:
             KMeans(2, random_state=0).fit(np.ones((5, 2)))
         assert caught[0].filename == __file__
+
+    @pytest.mark.parametrize(
+        ("weights", "cause"), [(None, "distinct rows;"), ([1, 1, 1, 0, 0], "distinct rows of positive weight;")]
+    )
+    def test_the_warning_names_the_cause(self, weights, cause):
+        X = np.array([[0.0], [0.0], [1.0], [2.0], [3.0]]) if weights else np.ones((5, 1))
+        with pytest.warns(ConvergenceWarning, match=cause):
+            KMeans(4, random_state=0).fit(X, sample_weight=weights)
 
     @pytest.mark.parametrize("algorithm", ALGORITHMS)
     def test_rows_without_weight_fill_no_cluster(self, algorithm):

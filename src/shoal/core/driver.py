@@ -18,14 +18,15 @@ class Limits(NamedTuple):
     deadline: float | None = None  # on the clock of `time.perf_counter`
 
     def spent(self, last_step: float) -> bool:
-        """Is there no time left for another step and, after it, the final labels?"""
+        """Is there no time left for another step and, after it, the final labels, if each takes as long as the last?"""
         return self.deadline is not None and time.perf_counter() + 2 * last_step > self.deadline
 
 
 class Outcome(NamedTuple):
     state: Any
-    history: list[dict[str, Any]]
+    history: list[dict[str, Any]]  # for people; watchers may have rewritten it
     reason: str  # why it stopped: "converged", "max_iter", "time_budget" or "callback"
+    info: Any  # what the last step learned
 
 
 def drive(
@@ -38,10 +39,11 @@ def drive(
     """Step, once at least, until `done(state, info)`, a limit or a watcher that returns true. Each step leaves a record."""
     started = time.perf_counter()
     history: list[dict[str, Any]] = []
+    info: Any = None
     last = 0.0
     while len(history) < limits.max_iter:
         if history and limits.spent(last):
-            return Outcome(state, history, "time_budget")
+            return Outcome(state, history, "time_budget", info)
         before = time.perf_counter()
         state, info = step(state)
         now = time.perf_counter()
@@ -49,7 +51,7 @@ def drive(
         history.append({"step": len(history) + 1, "seconds": now - started, **info._asdict()})
         asked = [watch(history[-1]) for watch in watchers]  # all of them are told
         if any(asked):
-            return Outcome(state, history, "callback")
+            return Outcome(state, history, "callback", info)
         if done(state, info):
-            return Outcome(state, history, "converged")
-    return Outcome(state, history, "max_iter")
+            return Outcome(state, history, "converged", info)
+    return Outcome(state, history, "max_iter", info)

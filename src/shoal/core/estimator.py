@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -16,8 +17,8 @@ from .blocks import Block, Centers
 from .checks import check_rows, check_weights
 from .moments import check_values
 from .partition import energy_block
-from .rows import Frame, Rows, times_power
-from .types import Array
+from .rows import Frame, Rows, times_power, working_dtype
+from .types import Array, is_sparse
 
 try:  # scikit-learn 1.9 and later
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -70,23 +71,63 @@ class Hooks:
             self.root.call_on_fit_task_end(estimator=self.estimator, X=self.X)
 
 
-def _nearest_energy_block(block: Block, weights: Array, centers: Centers) -> float:
+def _fitted(model: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(model).items() if name.endswith("_") or name == "_frame"}
+
+
+@contextlib.contextmanager
+def all_or_nothing(model: Any) -> Iterator[None]:
+    """A fit that fails leaves the model as it was before."""
+    before = _fitted(model)
+    try:
+        yield
+    except BaseException:
+        for name in _fitted(model):
+            delattr(model, name)
+        vars(model).update(before)
+        raise
+
+
+NEAR = {np.dtype(np.float32): 2.0**40, np.dtype(np.float64): 2.0**480}  # up to here squares can be added up at ease
+
+
+def _near_block(start: int, raw: Any, rows: Rows, centers: Centers) -> tuple[Block, Centers]:
+    """New rows and the centres; in float64 where rows lie so far out of the fit's range that float32 would not do."""
+    check_values(start, raw, rows.frame.unit)
+    for dtype in dict.fromkeys([rows.dtype, np.dtype(np.float64)]):
+        with np.errstate(over="ignore", invalid="ignore"):
+            block = rows.convert(raw, dtype)
+        X: Any = block.X.data if is_sparse(block.X) else block.X
+        if X.max(initial=0) <= NEAR[dtype] and X.min(initial=0) >= -NEAR[dtype]:
+            return block, centers if dtype == rows.dtype else rows.prepare(centers.C.astype(dtype))
+    sizes: Any = abs(block.X)
+    row = start + int(sizes.max(axis=1).argmax())
+    raise ValueError(
+        f"Row {row} of X lies so far from the rows of the fit that float64 can't hold its squared distances: "
+        "drop it, or fit on rows of its size."
+    )
+
+
+def _energy_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers) -> float:
+    block, centers = _near_block(start, raw, rows, centers)
     return energy_block(block, weights, block.nearest(centers), centers)
 
 
-def _transform_block(block: Block, out: Array, centers: Centers, unit: bool) -> None:
-    """Distances to all centres."""
-    k = len(centers.C)
+def _distances_block(start: int, raw: Any, out: Array, rows: Rows, centers: Centers) -> None:
+    """Distances to all centres, as the user knows them."""
+    block, centers = _near_block(start, raw, rows, centers)
+    k, frame = len(centers.C), rows.frame
     step = max(1, (1 << 18) // k)
     for a in range(0, len(block), step):
-        rows = np.arange(a, min(a + step, len(block)))
-        far = block.pair_distances(np.repeat(rows, k), np.tile(np.arange(k), len(rows)), centers).reshape(-1, k)
-        out[rows] = far / 2 if unit else np.sqrt(far)
+        some = np.arange(a, min(a + step, len(block)))
+        far = block.pair_distances(np.repeat(some, k), np.tile(np.arange(k), len(some)), centers).reshape(-1, k)
+        with np.errstate(over="ignore", under="ignore"):
+            out[some] = far / 2 if frame.unit else times_power(np.sqrt(far), -frame.exponent)
 
 
 def _label_block(start: int, raw: Any, out: Array, rows: Rows, centers: Centers) -> None:
-    check_values(start, raw, rows.frame.unit)
-    out[:] = rows.convert(raw).nearest(centers)
+    block, centers = _near_block(start, raw, rows, centers)
+    out[:] = block.nearest(centers)
 
 
 class CentersEstimator(
@@ -97,21 +138,36 @@ class CentersEstimator(
     cluster_centers_: Array
     labels_: Array
     inertia_: float
-    _frame: Frame
+    metric: str = "euclidean"
     n_threads: int | None
+    _frame: Frame
 
     def _rows(self, X: Any, sample_weight: Any = None) -> tuple[Rows, Centers]:
         """New rows in the frame of the fit, with the centres."""
         check_is_fitted(self, "cluster_centers_")
         source = check_rows(self, X, reset=False)
-        rows = Rows(source, check_weights(sample_weight, source.shape[0]), self._frame, self.n_threads)
-        rows.dtype = np.promote_types(rows.dtype, self.cluster_centers_.dtype)
-        if rows.is_sparse and self._frame.shift is not None:  # zeros would not stay zeros: float64 instead of a shift
-            rows.frame, rows.dtype = self._frame._replace(shift=None), np.dtype(np.float64)
-        return rows, rows.prepare(rows.frame.into(self.cluster_centers_, rows.dtype))
+        C = np.asarray(self.cluster_centers_)  # users may set it
+        if C.ndim != 2 or C.shape[1] != source.shape[1]:
+            raise ValueError(f"cluster_centers_ has shape {C.shape}, but X has {source.shape[1]} features: they must agree.")
+        frame: Frame = getattr(self, "_frame", Frame(unit=self.metric == "cosine"))
+        rows = Rows(source, check_weights(sample_weight, source.shape[0]), frame, self.n_threads)
+        rows.dtype = np.promote_types(rows.dtype, working_dtype(C.dtype))
+        if rows.is_sparse and frame.shift is not None:  # zeros would not stay zeros: float64 instead of a shift
+            rows.frame, rows.dtype = frame._replace(shift=None), np.dtype(np.float64)
+        return rows, rows.prepare(rows.frame.into(C, rows.dtype))
 
     def predict(self, X: Any) -> Array:
-        """The nearest centre of each row, the first of equals."""
+        """The nearest centre of each row, the first of equals.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            Rows to label, with the columns of the fit.
+
+        Returns
+        -------
+        labels : int32 array of shape (n_samples,)
+        """
         rows, centers = self._rows(X)
         labels = np.empty(len(rows), np.int32)
         with rows:
@@ -120,32 +176,52 @@ class CentersEstimator(
         return labels
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit, then give `labels_`."""
+        """Fit, then give `labels_`. The arguments are those of `fit`."""
         return self.fit(X, sample_weight=sample_weight).labels_
 
     def transform(self, X: Any) -> Array:
-        """Distance of each row from every centre (1 - cosine where the metric is cosine)."""
+        """Distance of each row from every centre (1 - cosine where the metric is cosine).
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            Rows with the columns of the fit.
+
+        Returns
+        -------
+        distances : array of shape (n_samples, n_clusters)
+            float32 if these rows and those of the fit are clustered in it, else float64.
+        """
         rows, centers = self._rows(X)
         out = np.empty((len(rows), len(centers.C)), rows.dtype)
         with rows:
-            for _ in rows.raw_shares(check_values, self._frame.unit):
+            for _ in rows.raw_shares(_distances_block, rows, centers, per_row=(out,)):
                 pass
-            for _ in rows.shares(_transform_block, centers, self._frame.unit, per_row=(out,)):
-                pass
-        with np.errstate(over="ignore", under="ignore"):
-            return times_power(out, -self._frame.exponent)
+        return out
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit, then the distances of the same rows."""
+        """Fit, then the distances of the same rows. The arguments are those of `fit`."""
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the energy of these rows."""
+        """Minus the energy of these rows: the higher, the better.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            Rows with the columns of the fit.
+        y : ignored
+        sample_weight : array of shape (n_samples,), float or None, default=None
+            How much each row counts; None for 1 each.
+
+        Returns
+        -------
+        score : float
+        """
         rows, centers = self._rows(X, sample_weight)
         with rows:
-            for _ in rows.raw_shares(check_values, self._frame.unit):
-                pass
-            return -self._frame.energy_out_of(sum(rows.shares(_nearest_energy_block, centers, per_row=(rows.weights,))))
+            shares = rows.raw_shares(_energy_block, rows, centers, per_row=(rows.weights,))
+            return -rows.frame.energy_out_of(sum(shares))
 
     @property
     def _n_features_out(self) -> int:
@@ -162,4 +238,4 @@ class CentersEstimator(
         """Cluster the rows of X."""
 
 
-__all__ = ["WRAPPED", "CentersEstimator", "Hooks", "seed_of", "with_callbacks"]
+__all__ = ["WRAPPED", "CentersEstimator", "Hooks", "all_or_nothing", "seed_of", "with_callbacks"]

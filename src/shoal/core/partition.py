@@ -74,9 +74,14 @@ def label_block(block: Block, labels: Array, old: Array, weights: Array, centers
     return Found(block.moves(weights, old, labels, k, anew), len(block), len(block) * k)
 
 
-def sum_block(block: Block, labels: Array, weights: Array, k: int) -> Moves:
+def keep_block(block: Block, labels: Array, weights: Array, k: int) -> Found:
     """One block's share of the sums, from nothing."""
-    return block.moves(weights, labels, labels, k, True)
+    return Found(block.moves(weights, labels, labels, k, True), 0, 0)
+
+
+def keep_labels(rows: Rows, state: Partition) -> tuple[Iterable[Found], Any]:
+    """Shares of a step that only adds the rows up anew, under the labels that they have."""
+    return rows.shares(keep_block, len(state.centers), per_row=(state.labels, rows.weights)), state.bounds
 
 
 def label_all(rows: Rows, state: Partition) -> Iterable[Found]:
@@ -86,6 +91,14 @@ def label_all(rows: Rows, state: Partition) -> Iterable[Found]:
 
 
 Assign = Callable[[Rows, Partition], tuple[Iterable[Found], Any]]  # labels the rows as its shares are drawn
+
+
+def label(rows: Rows, state: Partition, assign: Assign) -> Partition:
+    """Rows labelled, centres left where they are."""
+    shares, bounds = assign(rows, state)
+    for _ in shares:
+        pass
+    return state._replace(bounds=bounds)
 
 
 def advance(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, Info]:
@@ -111,8 +124,8 @@ def advance(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, In
         anew = True
         for a in (sums, masses, counts):
             a[:] = 0
-        for moves in rows.shares(sum_block, len(counts), per_row=(state.labels, rows.weights)):
-            moves.add_to(sums, masses, counts)
+        for share in keep_labels(rows, state)[0]:
+            share.moves.add_to(sums, masses, counts)
     means = _means(state.centers, sums, masses, counts > 0, rows.frame.unit)
     shift = float(((means.astype(np.float64) - C) ** 2).sum())
     total = 0 if anew else state.moved + moved

@@ -7,6 +7,7 @@ depend on how many threads found it.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import joblib
 import numpy as np
 from scipy import sparse
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from threadpoolctl import ThreadpoolController
 
 from ..kernels.sparse import squared_norms
@@ -28,6 +30,8 @@ Share = TypeVar("Share")
 
 BLOCK_NUMBERS = 1 << 19  # numbers in a block: a few MB, so that a worker's block stays in the cache
 BLOCK_ROWS = (4096, 1 << 16)
+BLOCK_MOST = 1 << 22  # numbers in a block of dense rows, however wide they are (but see `FEWEST`): 16 MB of float32
+FEWEST = 64
 
 
 class Frame(NamedTuple):
@@ -102,8 +106,38 @@ def one_blas_thread() -> Iterator[None]:
                 _blas_limit.__exit__(None, None, None)
 
 
+def _forget_blas() -> None:
+    """A forked child has none of the threads that asked for the limit or held the lock: nobody else would undo it."""
+    global _blas_lock, _blas_depth
+    _blas_lock = threading.Lock()
+    if _blas_depth:
+        _blas_depth = 0
+        _blas_limit.__exit__(None, None, None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_blas)
+
+
+def default_threads() -> int:
+    """As many as OpenMP would start (joblib tells its workers how many that is), on the CPUs that there are."""
+    return min(int(_openmp_effective_n_threads(only_physical_cores=False)), int(joblib.cpu_count()))
+
+
+def rows_in_a_block(d: int, is_sparse: bool) -> int:
+    """Fixed by the width and the layout alone."""
+    low, high = BLOCK_ROWS
+    if not is_sparse:  # those take the room of what they store, not of their width
+        low = min(low, max(FEWEST, BLOCK_MOST // max(d, 1)))
+    return max(low, min(high, BLOCK_NUMBERS // max(d, 1)))
+
+
 class Rows:
-    """Rows of a source, in a frame, in blocks. Use as a context manager: it ends the threads."""
+    """Rows of a source, in a frame, in blocks. They are worked on in a `with` block: its end is the threads' end.
+
+    BLAS is limited for as long, not for as long as shares are drawn: an error in the loop that draws them would leave
+    that in the hands of whoever keeps the traceback.
+    """
 
     def __init__(
         self, source: Source, weights: Array | None = None, frame: Frame = Frame(), n_threads: int | None = None
@@ -111,21 +145,24 @@ class Rows:
         self.source = source
         self.n, self.d = source.shape
         self.dtype = working_dtype(source.dtype)
+        self.has_weights = weights is not None
         self.weights: Array = np.broadcast_to(1.0, self.n) if weights is None else weights
         self.frame = frame
-        self.n_threads = n_threads or joblib.cpu_count()
+        self.n_threads = n_threads or default_threads()
         self.is_sparse = isinstance(source.read(0, 0), sparse.csr_array)
-        low, high = BLOCK_ROWS
-        self.block_rows = max(low, min(high, BLOCK_NUMBERS // max(self.d, 1)))
+        self.block_rows = rows_in_a_block(self.d, self.is_sparse)
+        self._open: contextlib.ExitStack | None = None
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
+        self._open = contextlib.ExitStack()
+        self._open.enter_context(one_blas_thread())
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
+        assert self._open is not None
+        stack, self._open, self._pool = self._open, None, None
+        stack.close()
 
     def __len__(self) -> int:
         return self.n
@@ -134,14 +171,14 @@ class Rows:
         """Centres (in this frame) made ready for this layout."""
         return (SparseBlock if self.is_sparse else DenseBlock).prepare(C)
 
-    def convert(self, raw: Any) -> Block:
-        """Raw rows of the source as a block in this frame."""
+    def convert(self, raw: Any, dtype: np.dtype | None = None) -> Block:
+        """Raw rows of the source as a block in this frame, of the rows' own dtype unless another is named."""
+        dtype = dtype or self.dtype
         if sparse.issparse(raw):
-            return SparseBlock(self._convert_sparse(raw))
-        X = self.frame.into(raw, self.dtype) if not self.frame.unit else _unit(np.asarray(raw, np.float64), self.dtype)
-        return DenseBlock(X)
+            return SparseBlock(self._convert_sparse(raw, dtype))
+        return DenseBlock(_unit(np.asarray(raw, np.float64), dtype) if self.frame.unit else self.frame.into(raw, dtype))
 
-    def _convert_sparse(self, raw: Any) -> Any:
+    def _convert_sparse(self, raw: Any, dtype: np.dtype) -> Any:
         data = raw.data
         if self.frame.unit:
             lengths = np.diff(raw.indptr)
@@ -151,7 +188,7 @@ class Rows:
             data = data / np.repeat(np.sqrt(norms), lengths)
         elif self.frame.exponent:
             data = times_power(data.astype(np.float64), self.frame.exponent)
-        return sparse.csr_array((data.astype(self.dtype, copy=False), raw.indices, raw.indptr), shape=raw.shape, copy=False)
+        return sparse.csr_array((data.astype(dtype, copy=False), raw.indices, raw.indptr), shape=raw.shape, copy=False)
 
     def take(self, rows: Array) -> Array:
         """A few rows in this frame, dense."""
@@ -160,6 +197,8 @@ class Rows:
 
     def raw_shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
         """fn(start, raw rows, slices of per_row..., args...) of every block, in row order."""
+        if self._open is None:
+            raise RuntimeError("Rows are worked on inside `with rows:`, which ends their threads: open them first.")
 
         def work(start: int) -> Share:
             stop = min(start + self.block_rows, self.n)
@@ -167,22 +206,23 @@ class Rows:
             return fn(start, self.source.read(start, stop), *mine, *args)
 
         starts = range(0, self.n, self.block_rows)
-        with one_blas_thread():
-            if self.n_threads == 1 or len(starts) < 2:
-                yield from map(work, starts)
-                return
-            self._pool = self._pool or ThreadPoolExecutor(self.n_threads, "shoal")
-            waiting: deque[Future[Share]] = deque()
-            try:
-                for start in starts:
-                    waiting.append(self._pool.submit(work, start))
-                    if len(waiting) > self.n_threads + 1:
-                        yield waiting.popleft().result()
-                while waiting:
+        if self.n_threads == 1 or len(starts) < 2:
+            yield from map(work, starts)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.n_threads, "shoal")
+            self._open.callback(self._pool.shutdown, cancel_futures=True)
+        pool, waiting = self._pool, deque[Future[Share]]()
+        try:
+            for start in starts:
+                waiting.append(pool.submit(work, start))
+                if len(waiting) > self.n_threads + 1:
                     yield waiting.popleft().result()
-            finally:
-                for future in waiting:
-                    future.cancel()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
     def shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
         """fn(block, slices of per_row..., args...) of every block, in row order.

@@ -4,8 +4,10 @@ Arguments are tagged ``# IN``, ``# OUT`` or ``# ADD`` with their shapes. A kerne
 public door. A cached kernel calls only kernels of its own file, because the cache does not notice a change elsewhere.
 """
 
+import functools
+import warnings
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from numba import njit
 
@@ -15,9 +17,29 @@ TINY = 2.0**-125  # and so it is where float32 has no digits left
 F = TypeVar("F", bound=Callable[..., object])
 
 
+@functools.cache
+def _warn_uncached() -> None:
+    warnings.warn(
+        "Shoal's kernels are compiled anew in every process: neither its folder nor the user's cache can be written to; "
+        "set NUMBA_CACHE_DIR to a folder that can.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def _compile(fn: F, **options: Any) -> F:
+    try:
+        return njit(nogil=True, cache=True, error_model="numpy", **options)(fn)  # type: ignore[no-any-return]
+    except RuntimeError as error:
+        if "no locator" not in str(error):
+            raise
+        _warn_uncached()
+        return njit(nogil=True, error_model="numpy", **options)(fn)  # type: ignore[no-any-return]
+
+
 def kernel(fn: F) -> F:
     """Compile strictly: sums add up in the order written."""
-    return njit(nogil=True, cache=True, error_model="numpy")(fn)  # type: ignore[no-any-return]
+    return _compile(fn)
 
 
 def fast_kernel(fn: F) -> F:
@@ -26,4 +48,4 @@ def fast_kernel(fn: F) -> F:
     For one row at a time: a row's number never depends on its neighbours, its block or its thread. Measured: scores
     and distances two to three times faster than strictly compiled.
     """
-    return njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})(fn)  # type: ignore[no-any-return]
+    return _compile(fn, fastmath={"contract", "reassoc"})

@@ -17,10 +17,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..core import partition
 from ..core.checks import check_centers, check_rows, check_weights
 from ..core.driver import Limits, Outcome, drive
-from ..core.estimator import WRAPPED, CentersEstimator, Hooks, seed_of, with_callbacks
+from ..core.estimator import WRAPPED, CentersEstimator, Hooks, all_or_nothing, seed_of, with_callbacks
 from ..core.moments import Moments, measure
 from ..core.partition import Assign, Found, Partition
-from ..core.rows import Frame, Rows, one_blas_thread
+from ..core.rows import Frame, Rows
 from ..core.seeding import SEEDINGS, generator
 from ..core.types import Array
 from . import bounded, lloyd, projected
@@ -57,34 +57,55 @@ def assign_auto(rows: Rows, state: Partition) -> tuple[Iterable[Found], Any]:
     return partition.label_all(rows, state), bounds
 
 
+class Count(Interval):
+    """An integer from 1 on. (True is one to Python, but nobody means it.)"""
+
+    def __init__(self) -> None:
+        super().__init__(Integral, 1, None, closed="left")
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        return not isinstance(val, bool) and bool(super().is_satisfied_by(val))
+
+
 class KMeans(CentersEstimator):
     """Exact k-means: Lloyd's result, to the last bit, for less work.
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int, default=8
         How many clusters.
-    init : {"k-means++", "k-means||", "afk-mc2", "random"}, array of shape (n_clusters, n_features) or callable
-        Where the centres start. A callable gets X, n_clusters and random_state and returns an array.
-    n_init : "auto" or int
-        How many starts to try; the one of least energy is kept. "auto" is 1, but 10 for "random" and callables.
-    max_iter : int
+    init : str, array of shape (n_clusters, n_features) or callable, default="k-means++"
+        Where the centres start: "k-means++", "k-means||", "afk-mc2", "random" (rows), or where you say. "k-means++" is the
+        greedy variant, on a uniform sample of max(20000, 50 n_clusters) rows where there are more, followed by the swaps
+        of a local search for up to 256 clusters. A callable is called as `init(X, n_clusters, random_state=...)`, with a
+        RandomState, and returns an array.
+    n_init : "auto" or int, default="auto"
+        How many starts to try; the one of least energy is kept. "auto" is 1, but 10 for "random" and callables. An array
+        is one start, whatever n_init says.
+    max_iter : int, default=300
         Most steps of one start.
-    tol : float
+    tol : float, default=1e-4
         Stop when the centres' squared moves add up to no more than this fraction of the mean variance of a column.
-    time_budget : float or None
-        Seconds after which to stop with the best centres so far.
-    algorithm : {"auto", "lloyd", "hamerly", "elkan", "yinyang", "exponion", "projected"}
+    time_budget : float or None, default=None
+        Seconds from the call of `fit` after which to stop with the best centres so far. No step is begun unless there is
+        time for it and for the final labels, taking each to last as long as the step before; no further start is begun
+        when time is up. Not bounded, and waited for: the first look at all rows, seeding, each start's first step, and
+        the compilation of the kernels when they are used for the first time.
+    algorithm : {"auto", "lloyd", "hamerly", "elkan", "yinyang", "exponion", "projected"}, default="auto"
         How to find Lloyd's labels. All give the same result; "projected" is for dense rows.
-    metric : {"euclidean", "cosine"}
+    metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine" clusters directions: rows are scaled to unit length and so are the centres. Energy is then the sum of
-        1 - cosine.
-    random_state : int, RandomState, Generator or None
-    n_threads : int or None
-        Threads to use; None for as many as the container's CPU quota allows. The result does not depend on it.
-    callback : callable or None
-        Is given each record of `history_` as it is made; a true result ends the fit.
-    verbose : int
+        1 - cosine. Rows of zeros have no direction and are refused.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the random numbers, which only the start of the centres depends on: an int gives the same result every
+        time, None another one each time (from NumPy's global state, as in scikit-learn). A RandomState or Generator is
+        drawn from once a fit.
+    n_threads : int or None, default=None
+        Threads to use; None for as many as OpenMP would start: the CPUs that the process may use, of which a worker of
+        joblib gets its share, or OMP_NUM_THREADS if that is less. The result does not depend on it.
+    callback : callable or None, default=None
+        Is given a copy of each record of `history_` as it is made; a true result ends the fit.
+    verbose : int, default=0
         Print each record.
 
     Attributes
@@ -92,10 +113,11 @@ class KMeans(CentersEstimator):
     cluster_centers_, labels_, inertia_, n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn. `labels_` equals `predict(X)`.
     history_ : list of dict
-        One record a step: step, seconds, energy (of the centres that came in), shift, rows (that bounds did not
-        settle), distances (computed), reassigned (rows).
+        One record a step of the start that was kept: step, seconds, energy (of the centres that came in), shift, rows
+        (that bounds did not settle), distances (computed), reassigned (rows), start (which of them, from 0).
     stop_reason_ : str
-        "converged", "max_iter", "time_budget" or "callback".
+        Why the kept start ended: "converged", "max_iter", "time_budget" or "callback"; one of the last two also where it
+        kept further starts from being tried to their end.
     algorithm_ : str
         What ran.
 
@@ -112,16 +134,16 @@ class KMeans(CentersEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "n_clusters": [Count()],
         "init": [StrOptions(set(SEEDINGS)), callable, "array-like"],
-        "n_init": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [StrOptions({"auto"}), Count()],
+        "max_iter": [Count()],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "time_budget": [Interval(Real, 0, None, closed="neither"), None],
+        "time_budget": [Interval(Real, 0, None, closed="right"), None],
         "algorithm": [StrOptions({"auto", *ALGORITHMS})],
         "metric": [StrOptions({"euclidean", "cosine"})],
         "random_state": ["random_state", np.random.Generator],
-        "n_threads": [Interval(Integral, 1, None, closed="left"), None],
+        "n_threads": [Count(), None],
         "callback": [callable, None],
         "verbose": ["verbose"],
     }
@@ -157,25 +179,41 @@ class KMeans(CentersEstimator):
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Cluster the rows of X: an array, a sparse matrix or a table."""
+        """Cluster the rows of X. If that fails, the model stays what it was.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            Real numbers, finite: a NumPy array or memory map, a SciPy sparse matrix, a table of pandas, polars or pyarrow.
+            float16, float32 and integers of 8 or 16 bits are clustered in float32, which holds them; all else in float64.
+            Sums are float64 either way.
+        y : ignored
+        sample_weight : array of shape (n_samples,), float or None, default=None
+            How much each row counts, as if it were there so many times; None for 1 each. A row of weight 0 gets a label
+            and has no say.
+
+        Returns
+        -------
+        self : KMeans
+        """
         started = time.perf_counter()
         self._validate_params()
         deadline = None if self.time_budget is None else started + self.time_budget
-        source = check_rows(self, X, reset=True)
-        n, d = source.shape
-        weights = check_weights(sample_weight, n)
-        if n < self.n_clusters:
-            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters.")
-        given = None
-        if not isinstance(self.init, str) and not callable(self.init):
-            given = check_centers(self.init, self.n_clusters, d)
-        frame = Frame(unit=self.metric == "cosine")
-        with Rows(source, weights, frame, self.n_threads) as rows, one_blas_thread():
-            if self.algorithm == "projected" and rows.is_sparse:
-                raise ValueError("algorithm='projected' needs dense rows: use 'auto' or 'yinyang' for sparse X.")
-            moments = measure(rows)
-            rows.frame = moments.frame
-            self._fit_rows(rows, moments, given, X, deadline)
+        with all_or_nothing(self):
+            source = check_rows(self, X, reset=True)
+            n, d = source.shape
+            weights = check_weights(sample_weight, n)
+            if n < self.n_clusters:
+                raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters.")
+            given = None
+            if not isinstance(self.init, str) and not callable(self.init):
+                given = check_centers(self.init, self.n_clusters, d)
+            with Rows(source, weights, Frame(unit=self.metric == "cosine"), self.n_threads) as rows:
+                if self.algorithm == "projected" and rows.is_sparse:
+                    raise ValueError("algorithm='projected' needs dense rows: use 'auto' or 'yinyang' for sparse X.")
+                moments = measure(rows)
+                rows.frame = moments.frame
+                self._fit_rows(rows, moments, given, X, deadline)
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -192,23 +230,31 @@ class KMeans(CentersEstimator):
         limits = Limits(self.max_iter, deadline)
         seed = seed_of(self.random_state)
         best: Outcome | None = None
-        least = np.inf
+        least, cut = np.inf, ""
         for attempt in range(self._starts(given)):
-            if best is not None and deadline is not None and time.perf_counter() >= deadline:
+            if best is not None and limits.spent(0):
+                cut = "time_budget"
                 break
-            start = self._start(rows, given, X, seed, attempt)
-            outcome = self._run(rows, partition.begin(rows, start, moments.square), assign, tol, limits, hooks)
+            start = partition.begin(rows, self._start(rows, given, X, seed, attempt), moments.square)
+            outcome = self._run(rows, start, assign, tol, limits, hooks, attempt)
             outcome, energy = self._settle(rows, outcome, assign)
             if best is None or energy < least:
                 best, least = outcome, energy
-            if outcome.reason == "callback":
+            if outcome.reason in ("callback", "time_budget"):
+                cut = outcome.reason
                 break
         assert best is not None
-        self._publish(rows, best, least, algorithm)
+        self._publish(rows, best._replace(reason=cut or best.reason), least, algorithm)
         hooks.close()
 
     def _starts(self, given: Array | None) -> int:
         if given is not None:
+            if self.n_init not in ("auto", 1):
+                warnings.warn(
+                    f"init gives the centres, so there is one start, not n_init={self.n_init}: leave n_init at 'auto'.",
+                    RuntimeWarning,
+                    stacklevel=4 + WRAPPED,
+                )
             return 1
         if self.n_init == "auto":
             return 10 if self.init == "random" or callable(self.init) else 1
@@ -228,30 +274,27 @@ class KMeans(CentersEstimator):
             C = rows.convert(given).X
         return np.ascontiguousarray(C, rows.dtype)
 
-    def _run(self, rows: Rows, state: Partition, assign: Assign, tol: float, limits: Limits, hooks: Hooks) -> Outcome:
+    def _run(
+        self, rows: Rows, state: Partition, assign: Assign, tol: float, limits: Limits, hooks: Hooks, start: int
+    ) -> Outcome:
         """One start, step by step."""
-
-        def over(info: partition.Info) -> bool:
-            return info.reassigned == 0 or info.shift <= tol
 
         def step(before: Partition) -> tuple[Partition, partition.Info]:
             hooks.begin()
-            after, info = partition.advance(rows, before, assign)
-            latest[0] = after
-            if over(info) and after.moved:  # before it may stop, the sums are added up anew
-                after = after._replace(moved=len(rows))
-            return after, info
+            latest[0], info = partition.advance(rows, before, assign)
+            return latest[0], info
 
         def tell(record: dict[str, Any]) -> bool:
+            record["start"] = start
             for key in ("energy", "shift"):
                 record[key] = rows.frame.energy_out_of(record[key])
             if self.verbose:
                 print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
-            asked = bool(self.callback(record)) if self.callback is not None else False
+            asked = bool(self.callback(dict(record))) if self.callback is not None else False  # a copy: ours stays ours
             return hooks.end(latest[0]) or asked
 
         latest: list[Any] = [state]
-        return drive(step, state, lambda after, info: over(info) and after.moved == 0, limits, [tell])
+        return drive(step, state, lambda _, info: info.reassigned == 0 or info.shift <= tol, limits, [tell])
 
     def _settle(self, rows: Rows, outcome: Outcome, assign: Assign) -> tuple[Outcome, float]:
         """Label the rows by the centres as they will be published, and leave no cluster empty that could have a row.
@@ -259,28 +302,28 @@ class KMeans(CentersEstimator):
         Returns their energy too, by distances, in the rows' frame.
         """
         state: Partition = outcome.state
-        still = outcome.history[-1]["reassigned"] == outcome.history[-1]["shift"] == 0
-        for _ in range(10):
-            C = rows.frame.into(self._public(rows, state), rows.dtype)
-            if still and np.array_equal(C, state.centers):
-                break  # the labels stand already
-            state = state._replace(centers=C)
-            found, bounds = assign(rows, state)
-            for _ in found:
-                pass
-            sizes = np.bincount(state.labels[rows.weights > 0], minlength=len(C))
-            state = state._replace(bounds=bounds)
-            if sizes.all():
-                break
-            again, info = partition.advance(rows, state._replace(moved=len(rows)), assign)
-            if info.reassigned == 0:
-                break
-            state = again
+        labelled_by = state.centers if outcome.info.reassigned == outcome.info.shift == 0 else None
+        if outcome.reason == "converged" and state.moved:  # sums that rows came to and left have rounded more often
+            state, _ = partition.advance(rows, state._replace(moved=len(rows)), partition.keep_labels)
+        state = self._as_published(rows, state)
+        if labelled_by is None or not np.array_equal(state.centers, labelled_by):
+            state = partition.label(rows, state, assign)
+            for _ in range(10):
+                if np.bincount(state.labels[rows.weights > 0], minlength=self.n_clusters).all():
+                    break
+                again, info = partition.advance(rows, state._replace(moved=len(rows)), assign)
+                if info.reassigned == 0:
+                    break
+                state = partition.label(rows, self._as_published(rows, again), assign)
         shares = rows.shares(partition.energy_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels))
         return outcome._replace(state=state), sum(shares)
 
     def _public(self, rows: Rows, state: Partition) -> Array:
         return rows.frame.out_of(state.centers, rows.dtype)
+
+    def _as_published(self, rows: Rows, state: Partition) -> Partition:
+        """With centres rounded as the user will see them."""
+        return state._replace(centers=rows.frame.into(self._public(rows, state), rows.dtype))
 
     def _publish(self, rows: Rows, outcome: Outcome, energy: float, algorithm: str) -> None:
         self._frame = rows.frame
@@ -295,7 +338,7 @@ class KMeans(CentersEstimator):
         if found < self.n_clusters:
             warnings.warn(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): "
-                f"X has too few distinct rows; n_clusters={found} would do.",
+                f"X has too few distinct rows{' of positive weight' if rows.has_weights else ''}; n_clusters={found} would do.",
                 ConvergenceWarning,
                 stacklevel=4 + WRAPPED,
             )
