@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from shoal import KMeans
+from shoal.core import partition
 from shoal.core.directions import basis_of
 from shoal.core.rows import Rows
 from shoal.core.sources import find_source
-from shoal.kmeans import exact, projected
+from shoal.kmeans import projected
 from tests.strategies import cloud
 
 
@@ -47,7 +48,7 @@ class TestHeads:
     def test_are_dropped_where_they_rule_little_out(self):
         for X, kept in ((flat(2000, 150), True), (cloud(2000, 150, 0, np.float32), False)):
             with Rows(find_source(X)) as rows:
-                state = exact.partition.begin(rows, X[:50], float((X.astype(float) ** 2).sum()))
+                state = partition.begin(rows, X[:50], float((X.astype(float) ** 2).sum()))
                 assert bool(projected.begin(rows, state).heads.size) == kept
 
     def test_spare_most_work(self):

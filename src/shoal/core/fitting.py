@@ -1,0 +1,283 @@
+"""From the call of `fit` to a fitted model, for all methods that move centres: parameters, starts, the end of it."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from . import partition
+from .checks import check_centers, check_rows, check_weights
+from .driver import Limits, Outcome, drive
+from .estimator import WRAPPED, CentersEstimator, Hooks, all_or_nothing, seed_of, with_callbacks
+from .moments import Moments, measure
+from .partition import Assign, Partition
+from .rows import Frame, Rows
+from .seeding import SEEDINGS, generator
+from .types import Array
+
+
+class Count(Interval):
+    """An integer from 1 on. (True is one to Python, but nobody means it.)"""
+
+    def __init__(self) -> None:
+        super().__init__(Integral, 1, None, closed="left")
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        return not isinstance(val, bool) and bool(super().is_satisfied_by(val))
+
+
+class Method(NamedTuple):
+    """A method, made ready for some rows."""
+
+    begin: Callable[[Array, int], Any]  # centres and the number of the start -> state, which has `centers`
+    step: Callable[[Any], tuple[Any, Any]]  # state -> state, info
+    done: Callable[[Any, Any], bool]  # state, info -> has it converged?
+    assign: Assign  # how to label all rows in the end
+
+
+PARAMETERS = """\
+    n_clusters : int, default=8
+        How many clusters.
+    init : str, array of shape (n_clusters, n_features) or callable, default="k-means++"
+        Where the centres start: "k-means++", "k-means||", "afk-mc2", "random" (rows), or where you say. "k-means++" is the
+        greedy variant, on a sample of max(20000, 50 n_clusters) rows where there are more, followed by the swaps of a
+        local search for up to 256 clusters. A callable is called as `init(X, n_clusters, random_state=...)`, with a
+        RandomState, and returns an array.
+    n_init : "auto" or int, default="auto"
+        How many starts to try; the one of least energy is kept. "auto" is 1, but 10 for "random" and callables. An array
+        is one start, whatever n_init says.
+    max_iter : int, default={max_iter}
+        Most steps of one start.
+    tol : float, default={tol}
+        Stop when the centres' squared moves add up to no more than this fraction of the mean variance of a column.
+    time_budget : float or None, default=None
+        Seconds from the call of `fit` after which to stop with the best centres so far. No step is begun unless there is
+        time for it and for the final labels, taking each to last as long as the step before; no further start is begun
+        when time is up. Not bounded, and waited for: the first look at all rows, seeding, each start's first step, and
+        the compilation of the kernels when they are used for the first time.
+    metric : {{"euclidean", "cosine"}}, default="euclidean"
+        "cosine" clusters directions: rows are scaled to unit length and so are the centres. Energy is then the sum of
+        1 - cosine. Rows of zeros have no direction and are refused.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the random numbers: an int gives the same result every time, None another one each time (from NumPy's
+        global state, as in scikit-learn). A RandomState or Generator is drawn from once a fit.
+    n_threads : int or None, default=None
+        Threads to use; None for as many as OpenMP would start: the CPUs that the process may use, of which a worker of
+        joblib gets its share, or OMP_NUM_THREADS if that is less. The result does not depend on it.
+    callback : callable or None, default=None
+        Is given a copy of each record of `history_` as it is made; a true result ends the fit.
+    verbose : int, default=0
+        Print each record.
+"""
+
+ATTRIBUTES = """\
+    cluster_centers_, labels_, inertia_, n_iter_, n_features_in_, feature_names_in_
+        As in scikit-learn. `labels_` equals `predict(X)`.
+    stop_reason_ : str
+        Why the kept start ended: "converged", "max_iter", "time_budget" or "callback"; one of the last two also where it
+        kept further starts from being tried to their end.
+"""
+
+
+class CenterMover(CentersEstimator):
+    """Estimators that start from centres and move them. A subclass names its method and its own parameters."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_clusters": [Count()],
+        "init": [StrOptions(set(SEEDINGS)), callable, "array-like"],
+        "n_init": [StrOptions({"auto"}), Count()],
+        "max_iter": [Count()],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "time_budget": [Interval(Real, 0, None, closed="right"), None],
+        "metric": [StrOptions({"euclidean", "cosine"})],
+        "random_state": ["random_state", np.random.Generator],
+        "n_threads": [Count(), None],
+        "callback": [callable, None],
+        "verbose": ["verbose"],
+    }
+
+    n_clusters: int
+    init: Any
+    n_init: int | str
+    max_iter: int
+    tol: float
+    time_budget: float | None
+    random_state: Any
+    callback: Callable[[dict[str, Any]], bool | None] | None
+    verbose: int
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """What all of them take and give is documented here, once."""
+        super().__init_subclass__(**kwargs)
+        defaults = inspect.signature(cls).parameters
+        words = {name: defaults[name].default for name in ("max_iter", "tol") if name in defaults}
+        doc = cls.__doc__ or ""
+        cls.__doc__ = doc.replace("    ...\n", PARAMETERS.format(**words), 1).replace("    ...\n", ATTRIBUTES, 1)
+
+    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
+        """The method for these rows."""
+        raise NotImplementedError
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Cluster the rows of X. If that fails, the model stays what it was.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            Real numbers, finite: a NumPy array or memory map, a SciPy sparse matrix, a table of pandas, polars or pyarrow.
+            float16, float32 and integers of 8 or 16 bits are clustered in float32, which holds them; all else in float64.
+            Sums are float64 either way.
+        y : ignored
+        sample_weight : array of shape (n_samples,), float or None, default=None
+            How much each row counts, as if it were there so many times; None for 1 each. A row of weight 0 gets a label
+            and has no say.
+
+        Returns
+        -------
+        self
+        """
+        started = time.perf_counter()
+        self._validate_params()
+        deadline = None if self.time_budget is None else started + self.time_budget
+        with all_or_nothing(self):
+            source = check_rows(self, X, reset=True)
+            n, d = source.shape
+            weights = check_weights(sample_weight, n)
+            if n < self.n_clusters:
+                raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters.")
+            given = None
+            if not isinstance(self.init, str) and not callable(self.init):
+                given = check_centers(self.init, self.n_clusters, d)
+            with Rows(source, weights, Frame(unit=self.metric == "cosine"), self.n_threads) as rows:
+                moments = measure(rows)
+                rows.frame = moments.frame
+                self._fit_rows(rows, moments, given, X, Limits(self.max_iter, deadline))
+        return self
+
+    def _fit_rows(self, rows: Rows, moments: Moments, given: Array | None, X: Any, limits: Limits) -> None:
+        seed = seed_of(self.random_state)
+        method = self._method(rows, moments, seed)
+        hooks = Hooks(self, X, lambda state: {"cluster_centers_": self._public(rows, state), "_frame": rows.frame})
+        best: Outcome | None = None
+        least, cut = np.inf, ""
+        for attempt in range(self._starts(given)):
+            if best is not None and limits.spent(0):
+                cut = "time_budget"
+                break
+            start = method.begin(self._start(rows, given, X, seed, attempt), attempt)
+            outcome = self._run(rows, start, method, limits, hooks, attempt)
+            outcome, energy = self._settle(rows, outcome, method, moments.square)
+            if best is None or energy < least:
+                best, least = outcome, energy
+            if outcome.reason in ("callback", "time_budget"):
+                cut = outcome.reason
+                break
+        assert best is not None
+        self._publish(rows, best._replace(reason=cut or best.reason), least)
+        hooks.close()
+
+    def _starts(self, given: Array | None) -> int:
+        if given is not None:
+            if self.n_init not in ("auto", 1):
+                warnings.warn(
+                    f"init gives the centres, so there is one start, not n_init={self.n_init}: leave n_init at 'auto'.",
+                    RuntimeWarning,
+                    stacklevel=4 + WRAPPED,
+                )
+            return 1
+        if self.n_init == "auto":
+            return 10 if self.init == "random" or callable(self.init) else 1
+        return int(self.n_init)
+
+    def _start(self, rows: Rows, given: Array | None, X: Any, seed: int, attempt: int) -> Array:
+        """Starting centres in the rows' frame."""
+        k = self.n_clusters
+        if given is None and not callable(self.init):
+            C: Any = SEEDINGS[self.init](rows, k, generator(seed, attempt))
+        else:
+            if given is None:
+                state = np.random.RandomState(generator(seed, attempt).integers(2**31))
+                given = check_centers(self.init(X, k, random_state=state), k, rows.d, "what init returned")
+            if rows.frame.unit and not given.any(axis=1).all():
+                raise ValueError(f"init row {int(np.argmin(given.any(axis=1)))} is all zeros: cosine needs a direction.")
+            C = rows.convert(given).X
+        return np.ascontiguousarray(C, rows.dtype)
+
+    def _run(self, rows: Rows, state: Any, method: Method, limits: Limits, hooks: Hooks, start: int) -> Outcome:
+        """One start, step by step."""
+
+        def step(before: Any) -> tuple[Any, Any]:
+            hooks.begin()
+            latest[0], info = method.step(before)
+            return latest[0], info
+
+        def tell(record: dict[str, Any]) -> bool:
+            record["start"] = start
+            for key in ("energy", "shift"):
+                record[key] = rows.frame.energy_out_of(record[key])
+            if self.verbose:
+                print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
+            asked = bool(self.callback(dict(record))) if self.callback is not None else False  # a copy: ours stays ours
+            return hooks.end(latest[0]) or asked
+
+        latest: list[Any] = [state]
+        return drive(step, state, method.done, limits, [tell])
+
+    def _settle(self, rows: Rows, outcome: Outcome, method: Method, square: float) -> tuple[Outcome, float]:
+        """Label the rows by the centres as they will be published, and leave no cluster empty that could have a row.
+
+        Returns their energy too, by distances, in the rows' frame.
+        """
+        state, labelled_by, assign = outcome.state, None, method.assign
+        if not isinstance(state, Partition) or len(state.labels) < len(rows):
+            state = partition.begin(rows, state.centers, square)
+        elif outcome.info.reassigned == outcome.info.shift == 0:
+            labelled_by = state.centers
+        if outcome.reason == "converged" and 0 < state.moved < len(rows):  # rows came and left: their sums have rounded more
+            state, _ = partition.advance(rows, state._replace(moved=len(rows)), partition.keep_labels)
+        state = self._as_published(rows, state)
+        if labelled_by is None or not np.array_equal(state.centers, labelled_by):
+            state = partition.label(rows, state, assign)
+            for _ in range(10):
+                if np.bincount(state.labels[rows.weights > 0], minlength=self.n_clusters).all():
+                    break
+                again, info = partition.advance(rows, state._replace(moved=len(rows)), assign)
+                if info.reassigned == 0:
+                    break
+                state = partition.label(rows, self._as_published(rows, again), assign)
+        shares = rows.shares(partition.energy_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels))
+        return outcome._replace(state=state), sum(shares)
+
+    def _public(self, rows: Rows, state: Any) -> Array:
+        return rows.frame.out_of(state.centers, rows.dtype)
+
+    def _as_published(self, rows: Rows, state: Partition) -> Partition:
+        """With centres rounded as the user will see them."""
+        return state._replace(centers=rows.frame.into(self._public(rows, state), rows.dtype))
+
+    def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
+        self._frame = rows.frame
+        self.inertia_ = rows.frame.energy_out_of(energy)
+        self.cluster_centers_ = self._public(rows, outcome.state)
+        self.labels_ = outcome.state.labels
+        self.history_ = outcome.history
+        self.stop_reason_ = outcome.reason
+        self.n_iter_ = len(outcome.history)
+        found = len(np.unique(self.labels_))
+        if found < self.n_clusters:
+            warnings.warn(
+                f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): "
+                f"X has too few distinct rows{' of positive weight' if rows.has_weights else ''}; n_clusters={found} would do.",
+                ConvergenceWarning,
+                stacklevel=4 + WRAPPED,
+            )

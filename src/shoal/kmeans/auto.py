@@ -1,0 +1,53 @@
+"""Ways to label the rows, by name, and which of them "auto" takes. All find the same labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from ..core import partition
+from ..core.partition import Assign, Found, Partition
+from ..core.rows import Rows
+from . import bounded, lloyd, projected
+
+ALGORITHMS: dict[str, Assign] = {
+    "lloyd": lloyd.assign,
+    "projected": projected.assign,
+    **{name: partial(bounded.assign, algorithm=name) for name in ("hamerly", "elkan", "yinyang", "exponion")},
+}
+
+
+WORTHWHILE = 1000  # multiplications a row, centres times columns, from which on bounds pay
+RESTLESS = 0.05  # share of the rows that must move for plain steps to be faster than bounds
+MEMORY = {True: 1 / 16, False: 3 / 4}  # what bounds may take, as a share of X: less if X is a memory map
+
+
+def choose_algorithm(rows: Rows, k: int) -> str:
+    """What "auto" runs; `python -m bench algorithms` shows why."""
+    if rows.is_sparse or k * rows.d < WORTHWHILE:
+        return "lloyd"
+    size = len(rows) * rows.d * rows.dtype.itemsize
+    room = max(size * MEMORY[rows.source.is_map], 1 << 25)
+    return "projected" if projected.memory(len(rows), rows.d, k, rows.dtype) <= room else "lloyd"
+
+
+def assign_auto(rows: Rows, state: Partition) -> tuple[Iterable[Found], Any]:
+    """Bounds; but plain steps while many rows move and there are no heads, which alone make open bounds cheap."""
+    bounds: projected.Bounds | None = state.bounds
+    headless = rows.d <= projected.IDENTITY if bounds is None else bounds.heads.size == 0
+    if not headless or state.restless <= RESTLESS * len(rows):
+        return projected.assign(rows, state)
+    if bounds is not None:
+        bounds.forget(slice(None))
+    return partition.label_all(rows, state), bounds
+
+
+def find(rows: Rows, k: int, algorithm: str) -> tuple[str, Assign]:
+    """The algorithm's name, where it was "auto", and how it labels."""
+    if algorithm == "projected" and rows.is_sparse:
+        raise ValueError("algorithm='projected' needs dense rows: use 'auto' or 'yinyang' for sparse X.")
+    if algorithm != "auto":
+        return algorithm, ALGORITHMS[algorithm]
+    name = choose_algorithm(rows, k)
+    return name, assign_auto if name == "projected" else lloyd.assign
