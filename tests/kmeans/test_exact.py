@@ -11,7 +11,7 @@ from sklearn import cluster
 from sklearn.exceptions import ConvergenceWarning
 
 from shoal import KMeans
-from shoal.core import driver, partition
+from shoal.core import driver, fitting, partition
 from shoal.core.driver import Outcome
 from shoal.core.rows import Rows
 from shoal.core.sources import find_source
