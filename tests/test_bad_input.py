@@ -343,10 +343,12 @@ def test_a_failed_fit_does_not_pass_for_a_good_one():
     [
         (spoiled(np.nan), GOOD[:2], "NaN"),
         (GOOD, spoiled(np.nan)[6:8], "centers holds nan"),
-        (GOOD, GOOD[:2, :2], "centers has shape"),
+        (GOOD, GOOD[:2, :2], r"centers has shape \(2, 2\): give a 2-D array, one row of 3 numbers"),
+        (GOOD, GOOD[0], r"centers has shape \(3,\): give a 2-D array"),
         (GOOD[0], GOOD[:2], "2D|dim|shape"),
-        (GOOD, 3.0, "centers"),
-        (GOOD, np.empty((0, 3)), "centers"),
+        (GOOD, 3.0, r"centers has shape \(\): give a 2-D array"),
+        (GOOD, np.empty((0, 3)), r"centers has shape \(0, 3\)"),
+        (GOOD, [[1.0, 2.0, 3.0], [1.0]], "centers must hold real numbers"),
     ],
 )
 def test_energy(X, centers, message):
@@ -354,7 +356,37 @@ def test_energy(X, centers, message):
         metrics.energy(X, centers)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("n_threads", 0), ("n_threads", -1), ("n_threads", 1.5), ("n_threads", "2"), ("metric", "manhattan")]
+)
+def test_parameters_of_an_energy(name, value):
+    with pytest.raises(ValueError, match=f"'{name}' parameter of energy"):
+        metrics.energy(GOOD, GOOD[:2], **{name: value})
+
+
+def test_energy_without_direction():
+    with pytest.raises(ValueError, match="Row 7 of X is all zeros"):
+        metrics.energy(zero_row(), GOOD[:2], metric="cosine")
+    with pytest.raises(ValueError, match="centers row 1 is all zeros"):
+        metrics.energy(GOOD, zero_row(1)[:3], metric="cosine")
+
+
+BAD_LABELS = {
+    "lengths": ([0, 1, 1], [0, 1], "labels_true has 3 labels and labels_pred 2"),
+    "two dimensions": ([[0, 1]], [0, 1], r"labels_true must.*\(1, 2\)"),
+    "a number": ([0], 0, r"labels_pred must.*\(\)"),
+    "none": ([], [], r"labels_true must.*\(0,\)"),
+    "NaN": ([0, 1], [0, np.nan], "labels_pred must.*row 1 is missing"),
+    "None": ([0, None], [0, 1], "labels_true must.*row 1 is missing"),
+    "NaN among words": (np.array(["a", np.nan], object), [0, 1], "labels_true must.*row 1 is missing"),
+    "ragged": ([0, 1], [[0], [0, 1]], "labels_pred must.*inhomogeneous"),
+    "of two minds": (np.array(["a", 1], object), [0, 1], "labels_true must"),
+}
+
+
 @pytest.mark.parametrize("metric", ["accuracy", "purity"])
-def test_labels_of_different_length(metric):
-    with pytest.raises(ValueError, match=r"inconsistent|length|samples"):
-        getattr(metrics, metric)([0, 1, 1], [0, 1])
+@pytest.mark.parametrize("name", BAD_LABELS)
+def test_labels(metric, name):
+    true, pred, message = BAD_LABELS[name]
+    with pytest.raises(ValueError, match=message):
+        getattr(metrics, metric)(true, pred)

@@ -259,6 +259,12 @@ def test_rows_weights_and_start_are_not_modified(layout, metric):
         np.testing.assert_array_equal(getattr(X, name), before)
 
 
+def test_sparse_centres():
+    model = KMeans(6, init=lambda X, k, random_state: sparse.csr_array(START), n_init=1).fit(ROWS)
+    np.testing.assert_array_equal(model.labels_, LABELS)
+    assert metrics.energy(ROWS, sparse.csr_array(START)) == metrics.energy(ROWS, START)
+
+
 def test_a_read_only_memory_map(tmp_path):
     np.save(tmp_path / "rows.npy", ROWS.astype(np.float32))
     X = np.load(tmp_path / "rows.npy", mmap_mode="r")

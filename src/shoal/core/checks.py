@@ -73,14 +73,13 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
     return np.ascontiguousarray(weights)
 
 
-def check_centers(C: Any, k: int, d: int, name: str = "init") -> Array:
-    """Starting centres as the user gave them."""
-    if is_sparse(C):
-        C = C.toarray()
-    centers = _floats(C, name)
-    if k < 1:
-        raise ValueError(f"{name} holds no centre: give at least one row of {d} numbers.")
-    if centers.shape != (k, d):
+def check_centers(C: Any, k: int | None, d: int, name: str = "init") -> Array:
+    """Centres as the user gave them: k of them, or any number for None."""
+    centers = _floats(C.toarray() if is_sparse(C) else C, name)
+    if k is None:
+        if centers.ndim != 2 or centers.shape[1] != d or not len(centers):
+            raise ValueError(f"{name} has shape {centers.shape}: give a 2-D array, one row of {d} numbers for each centre.")
+    elif centers.shape != (k, d):
         raise ValueError(f"{name} has shape {centers.shape}, but n_clusters={k} centres of {d} features need {(k, d)}.")
     if not np.isfinite(centers).all():
         row, column = np.argwhere(~np.isfinite(centers))[0]
