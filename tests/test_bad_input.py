@@ -1,5 +1,7 @@
 """Whatever can't be clustered is refused with an error that names the argument or the place. Nothing passes in silence."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -40,6 +42,16 @@ def table(package, columns):
     return (frames.table if package == "pyarrow" else frames.DataFrame)(columns)
 
 
+class Shaped:
+    """Claims to be rows, and is none."""
+
+    shape = (20, 3)
+
+
+def beyond_float64(layout=np.asarray):
+    return layout(spoiled(np.longdouble(10) ** 400, dtype=np.longdouble))
+
+
 PLACE = r"row 7, column 1"
 BAD_ROWS = {
     "NaN": (lambda: spoiled(np.nan), rf"X.*NaN.*{PLACE}"),
@@ -66,6 +78,9 @@ BAD_ROWS = {
     "nothing": (lambda: None, r"\bX\b.*None"),
     "a mask": (lambda: np.ma.masked_array(GOOD, GOOD[7, 1] == GOOD), rf"\bX\b.*mask.*{PLACE}"),
     "ragged": (lambda: [[1.0, 2.0, 3.0], [1.0]], r"\bX\b.*inhomogeneous"),
+    "beyond float64": (beyond_float64, rf"X.*infinity.*{PLACE}"),
+    "beyond float64 in CSR": (lambda: beyond_float64(sparse.csr_array), rf"X.*infinity.*{PLACE}"),
+    "a shape and nothing else": (Shaped, r"\bX\b.*2D array, got scalar"),
 }
 
 
@@ -91,6 +106,55 @@ def test_tables(method, package, value):
         call(method, table(package, columns), good)
 
 
+@pytest.mark.parametrize("method", [*METHODS, "energy"])
+@PACKAGES
+@pytest.mark.parametrize("alone", [True, False])
+def test_gaps_among_booleans(method, package, alone):
+    columns = {"b": [True, False] * 10} if alone else {"a": GOOD[:, 0].tolist(), "b": [True, False] * 10}
+    good = table(package, columns)
+    columns["b"][7] = None
+    bad = table(package, columns)
+    if package == "pandas":
+        bad = bad.astype({"b": "boolean"})
+    model = KMeans(2) if method.startswith("fit") else KMeans(2).fit(good)
+    tell = getattr(model, method) if method in METHODS else partial(metrics.energy, centers=np.eye(2, len(columns)))
+    with pytest.raises(ValueError, match=rf"X contains NaN at row 7, column {len(columns) - 1}"):
+        tell(bad)
+
+
+def broken(layout, part, at, value):
+    X = layout(GOOD)
+    values = getattr(X, part).copy()
+    values[at] = value
+    setattr(X, part, values)
+    return X
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("layout", [sparse.csr_array, sparse.csc_matrix, sparse.bsr_array])
+@pytest.mark.parametrize(
+    ("part", "at", "value"),
+    [
+        ("indices", 4, 10**8),
+        ("indices", 4, -(10**8)),
+        ("indptr", 1, 10**8),
+        ("indptr", 1, -(10**8)),
+        ("indptr", 0, -4),
+        ("indptr", -1, 10**8),
+        ("indptr", -1, 0),
+    ],
+)
+def test_broken_indices(method, layout, part, at, value):
+    with pytest.raises(ValueError, match=r"X is a broken (csr|csc|bsr) matrix.*ind(ex|ices|ptr)"):
+        call(method, broken(layout, part, at, value))
+
+
+def test_a_lazy_frame():
+    polars = pytest.importorskip("polars")
+    with pytest.raises(TypeError, match=r"X is a LazyFrame.*collect"):
+        KMeans(2).fit(polars.LazyFrame({"a": [1.0, 2.0]}))
+
+
 ODD_COLUMNS = {
     "text": ["x", "y", "z"],
     "bytes": [b"x", b"y", b"z"],
@@ -103,8 +167,19 @@ ODD_COLUMNS = {
 @PACKAGES
 @pytest.mark.parametrize("kind", ODD_COLUMNS)
 def test_tables_of_anything_else(package, kind):
-    with pytest.raises((ValueError, TypeError), match=r"X|column"):
+    message = r"X contains NaN at row 0, column 1" if kind == "nothing" else "Column 'b' of X"
+    with pytest.raises(ValueError, match=message):
         KMeans(2).fit(table(package, {"a": [1.0, 2.0, 3.0], "b": ODD_COLUMNS[kind]}))
+
+
+@PACKAGES
+def test_columns_of_vectors(package):
+    frames = pytest.importorskip(package)
+    values = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+    if package == "polars":
+        values = frames.Series(values, dtype=frames.Array(frames.Float32, 2))
+    with pytest.raises(ValueError, match=r"Column 'emb' of X holds lists: stack it into a 2-D array"):
+        KMeans(2).fit(table(package, {"emb": values}))
 
 
 @PACKAGES
@@ -268,10 +343,12 @@ def test_a_failed_fit_does_not_pass_for_a_good_one():
     [
         (spoiled(np.nan), GOOD[:2], "NaN"),
         (GOOD, spoiled(np.nan)[6:8], "centers holds nan"),
-        (GOOD, GOOD[:2, :2], "centers has shape"),
+        (GOOD, GOOD[:2, :2], r"centers has shape \(2, 2\): give a 2-D array, one row of 3 numbers"),
+        (GOOD, GOOD[0], r"centers has shape \(3,\): give a 2-D array"),
         (GOOD[0], GOOD[:2], "2D|dim|shape"),
-        (GOOD, 3.0, "centers"),
-        (GOOD, np.empty((0, 3)), "centers"),
+        (GOOD, 3.0, r"centers has shape \(\): give a 2-D array"),
+        (GOOD, np.empty((0, 3)), r"centers has shape \(0, 3\)"),
+        (GOOD, [[1.0, 2.0, 3.0], [1.0]], "centers must hold real numbers"),
     ],
 )
 def test_energy(X, centers, message):
@@ -279,7 +356,37 @@ def test_energy(X, centers, message):
         metrics.energy(X, centers)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("n_threads", 0), ("n_threads", -1), ("n_threads", 1.5), ("n_threads", "2"), ("metric", "manhattan")]
+)
+def test_parameters_of_an_energy(name, value):
+    with pytest.raises(ValueError, match=f"'{name}' parameter of energy"):
+        metrics.energy(GOOD, GOOD[:2], **{name: value})
+
+
+def test_energy_without_direction():
+    with pytest.raises(ValueError, match="Row 7 of X is all zeros"):
+        metrics.energy(zero_row(), GOOD[:2], metric="cosine")
+    with pytest.raises(ValueError, match="centers row 1 is all zeros"):
+        metrics.energy(GOOD, zero_row(1)[:3], metric="cosine")
+
+
+BAD_LABELS = {
+    "lengths": ([0, 1, 1], [0, 1], "labels_true has 3 labels and labels_pred 2"),
+    "two dimensions": ([[0, 1]], [0, 1], r"labels_true must.*\(1, 2\)"),
+    "a number": ([0], 0, r"labels_pred must.*\(\)"),
+    "none": ([], [], r"labels_true must.*\(0,\)"),
+    "NaN": ([0, 1], [0, np.nan], "labels_pred must.*row 1 is missing"),
+    "None": ([0, None], [0, 1], "labels_true must.*row 1 is missing"),
+    "NaN among words": (np.array(["a", np.nan], object), [0, 1], "labels_true must.*row 1 is missing"),
+    "ragged": ([0, 1], [[0], [0, 1]], "labels_pred must.*inhomogeneous"),
+    "of two minds": (np.array(["a", 1], object), [0, 1], "labels_true must"),
+}
+
+
 @pytest.mark.parametrize("metric", ["accuracy", "purity"])
-def test_labels_of_different_length(metric):
-    with pytest.raises(ValueError, match=r"inconsistent|length|samples"):
-        getattr(metrics, metric)([0, 1, 1], [0, 1])
+@pytest.mark.parametrize("name", BAD_LABELS)
+def test_labels(metric, name):
+    true, pred, message = BAD_LABELS[name]
+    with pytest.raises(ValueError, match=message):
+        getattr(metrics, metric)(true, pred)

@@ -114,6 +114,14 @@ class TestDtypes:
         X = LAYOUTS[layout](ROWS.astype(dtype))
         assert_usual(KMeans(6, init=START).fit(X), X)
 
+    @pytest.mark.parametrize("dtype", [">f4", ">f8", ">i2", ">i4", ">u8"])
+    @pytest.mark.parametrize("layout", ["csr_array", "csc_array", "coo_array", "csr_matrix"])
+    def test_sparse_in_foreign_bytes(self, dtype, layout):
+        X = LAYOUTS[layout](ROWS)
+        X.data = X.data.astype(dtype)
+        assert_usual(KMeans(6, init=START).fit(X), X)
+        assert X.data.dtype == dtype
+
     def test_sparse_long_double(self):
         X = sparse.csr_array(ROWS.astype(np.longdouble))
         assert_usual(KMeans(6, init=START).fit(X), X)
@@ -185,6 +193,29 @@ class TestTables:
         table.columns = list("abcde")
         np.testing.assert_array_equal(KMeans(6, init=START).fit(table).labels_, LABELS)
 
+    @pytest.mark.parametrize("kind", ["category", "Sparse[int]", "Int64", "int64[pyarrow]"])
+    @pytest.mark.parametrize("share", [1, 5])
+    def test_pandas_integers_in_disguise(self, kind, share):
+        pandas = pytest.importorskip("pandas")
+        table = pandas.DataFrame(ROWS, columns=list("abcde")).astype(dict.fromkeys("abcde"[:share], kind))
+        assert_usual(KMeans(6, init=START).fit(table), table)
+
+    def test_a_table_of_a_kind_of_its_own(self):
+        pandas = pytest.importorskip("pandas")
+        table = type("Survey", (pandas.DataFrame,), {"__module__": "elsewhere"})(ROWS, columns=list("abcde"))
+        model = KMeans(6, init=START).fit(table)
+        assert_usual(model, table)
+        assert model.feature_names_in_.tolist() == list("abcde")
+
+    def test_anything_that_turns_into_an_array(self):
+        class Deferred:
+            shape = ROWS.shape
+
+            def __array__(self, dtype=None, copy=None):
+                return ROWS.astype(dtype or float)
+
+        assert_usual(KMeans(6, init=START).fit(Deferred()), Deferred())
+
     def test_arrow_in_chunks(self):
         arrow = pytest.importorskip("pyarrow")
         table = arrow.concat_tables([self.tables(part)[2] for part in np.array_split(ROWS, 7)])
@@ -226,6 +257,12 @@ def test_rows_weights_and_start_are_not_modified(layout, metric):
         np.testing.assert_array_equal(*dense)
     for name, before in zip(("data", "indices", "indptr"), parts, strict=False):
         np.testing.assert_array_equal(getattr(X, name), before)
+
+
+def test_sparse_centres():
+    model = KMeans(6, init=lambda X, k, random_state: sparse.csr_array(START), n_init=1).fit(ROWS)
+    np.testing.assert_array_equal(model.labels_, LABELS)
+    assert metrics.energy(ROWS, sparse.csr_array(START)) == metrics.energy(ROWS, START)
 
 
 def test_a_read_only_memory_map(tmp_path):

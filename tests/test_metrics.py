@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from shoal import metrics
+from shoal import KMeans, metrics
 from tests import naive
 from tests.strategies import blobs, cloud, problems
 
@@ -56,6 +56,23 @@ def test_energy_of_sparse_rows(problem):
     exact = naive.energy(problem.X, problem.start, problem.weights)
     found = metrics.energy(sparse.csr_array(problem.X), problem.start, problem.weights)
     assert found == pytest.approx(exact, rel=1e-6, abs=1e-25)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("scale", [1e-200, 1, 1e100])
+def test_energy_is_what_a_model_says(metric, layout, scale):
+    X, weights = layout(scale * cloud(300, 4)), np.random.default_rng(0).integers(0, 4, 300)
+    model = KMeans(5, metric=metric, random_state=0).fit(X, sample_weight=weights)
+    found = metrics.energy(X, model.cluster_centers_, weights, metric=metric)
+    assert found == pytest.approx(model.inertia_, rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_energy_of_directions(layout):
+    X, C = cloud(300, 4), 100 * cloud(5, 4, seed=1)
+    exact = (1 - (naive.unit(X) @ naive.unit(C).T).max(axis=1)).sum()
+    assert metrics.energy(layout(X), C, metric="cosine") == pytest.approx(exact, rel=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int16, ">f8"])

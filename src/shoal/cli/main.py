@@ -67,7 +67,7 @@ def shoal(context: click.Context) -> None:
 
 
 @shoal.command()
-@click.option("-k", "--clusters", type=click.IntRange(min=1), default=10, show_default=True, help="How many clusters.")
+@click.option("-k", "--clusters", type=click.IntRange(1, 10_992), default=10, show_default=True, help="How many clusters.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of the random numbers.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @debug_option
@@ -110,7 +110,7 @@ def _explain(error: BaseException) -> int:
         return INTERRUPTED
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     if full or isinstance(error, MemoryError):
-        _complain(f"out of {'disk' if full else 'memory'}: {error or 'free some and run again'}")
+        _complain(f"out of {'disk' if full else 'memory'}: {str(error) or 'free some and run again'}")
         return NO_ROOM
     _complain(f"internal error: {type(error).__name__}: {error} (--debug shows where)")
     return INTERNAL
@@ -118,6 +118,9 @@ def _explain(error: BaseException) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and leave with its exit code."""
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by the caller: no file opened later may take its number
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115, open to the end
     settings = Settings()
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning

@@ -7,39 +7,32 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
-from .sources import Source, find_source
+from .sources import Source, find_source, find_table
 from .types import Array, is_sparse
 
 
 def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
     """A source of the rows of X, checked against an estimator if there is one. Values are looked at block by block."""
-    shape: tuple[int, ...] = getattr(X, "shape", ())
-    if len(shape) == 2 and 0 in shape:
-        what = "sample" if shape[0] == 0 else "feature"
-        raise ValueError(f"X is empty: Found array with 0 {what}(s) (shape={tuple(shape)}) while a minimum of 1 is required.")
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         row, column = np.argwhere(np.ma.getmaskarray(X))[0]
         raise ValueError(f"X has a mask, first at row {row}, column {column}: drop such rows or fill them in.")
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError("X is a LazyFrame, which has no rows yet: call .collect() first.")
     if not _plain(X):
         try:
             X = check_array(X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, input_name="X")
         except (TypeError, ValueError) as error:
             raise type(error)(f"X must be a table of real numbers: {error}") from error
+    if 0 in X.shape:
+        what = "sample" if X.shape[0] == 0 else "feature"
+        shape = tuple(X.shape)
+        raise ValueError(f"X is empty: Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
     if estimator is not None:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
-    return as_numbers(find_source(X))
-
-
-def as_numbers(source: Source) -> Source:
-    """A source of real numbers: objects are turned into floats, whatever else is refused."""
-    if source.dtype.kind in "biuf":
-        return source
-    if source.dtype.kind != "O":
+    source = find_source(X)
+    if source.dtype.kind not in "biuf":
         raise ValueError(f"X holds values of type {source.dtype}: give real numbers, one column a feature.")
-    try:
-        return find_source(np.asarray(source.read(0, source.shape[0]), dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"X must hold numbers in every column: {error}.") from error
+    return source
 
 
 def _floats(values: Any, name: str) -> Array:
@@ -55,12 +48,9 @@ def _floats(values: Any, name: str) -> Array:
 
 def _plain(X: Any) -> bool:
     """Two-dimensional and of real numbers: nothing that scikit-learn's check would have to mend or refuse."""
-    shape = getattr(X, "shape", None)
-    if shape is None or len(shape) != 2:
-        return False
     if isinstance(X, np.ndarray) or is_sparse(X):
-        return X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
-    return True  # a table: its columns are looked at by the source
+        return X.ndim == 2 and X.dtype.kind in "biuf"
+    return find_table(X) is not None  # its columns are looked at by the source
 
 
 def check_weights(sample_weight: Any, n: int) -> Array | None:
@@ -83,14 +73,13 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
     return np.ascontiguousarray(weights)
 
 
-def check_centers(C: Any, k: int, d: int, name: str = "init") -> Array:
-    """Starting centres as the user gave them."""
-    if is_sparse(C):
-        C = C.toarray()
-    centers = _floats(C, name)
-    if k < 1:
-        raise ValueError(f"{name} holds no centre: give at least one row of {d} numbers.")
-    if centers.shape != (k, d):
+def check_centers(C: Any, k: int | None, d: int, name: str = "init") -> Array:
+    """Centres as the user gave them: k of them, or any number for None."""
+    centers = _floats(C.toarray() if is_sparse(C) else C, name)
+    if k is None:
+        if centers.ndim != 2 or centers.shape[1] != d or not len(centers):
+            raise ValueError(f"{name} has shape {centers.shape}: give a 2-D array, one row of {d} numbers for each centre.")
+    elif centers.shape != (k, d):
         raise ValueError(f"{name} has shape {centers.shape}, but n_clusters={k} centres of {d} features need {(k, d)}.")
     if not np.isfinite(centers).all():
         row, column = np.argwhere(~np.isfinite(centers))[0]

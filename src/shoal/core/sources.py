@@ -7,8 +7,10 @@ user brings data of its kind.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from functools import partial
 from mmap import mmap
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -28,23 +30,31 @@ class Source(Protocol):
     def take(self, rows: Array) -> Any: ...
 
 
+def _float64(values: Array) -> Array:
+    """Long doubles as float64. What is too large becomes infinite, for the check of values to find."""
+    if values.dtype.itemsize <= 8:
+        return values
+    with np.errstate(over="ignore"):
+        return values.astype(np.float64)
+
+
 class ArraySource:
     """A numpy array of any real dtype and memory layout, memory maps included."""
 
     def __init__(self, X: Array) -> None:
         self.X = X
         self.shape = (int(X.shape[0]), int(X.shape[1]))
-        self.dtype = X.dtype
+        self.dtype = _float64(X[:0]).dtype
         owner: Any = X
         while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
             owner = owner.base
         self.is_map = isinstance(owner, np.memmap | mmap)
 
     def read(self, start: int, stop: int) -> Array:
-        return self.X[start:stop]
+        return _float64(self.X[start:stop])
 
     def take(self, rows: Array) -> Array:
-        return self.X[rows]
+        return _float64(self.X[rows])
 
 
 class SparseSource:
@@ -53,11 +63,13 @@ class SparseSource:
     is_map = False
 
     def __init__(self, X: Any) -> None:
-        csr = X.tocsr()
+        csr = _trusted(X).tocsr()
         if not csr.has_canonical_format:  # a column named twice in a row would count as two columns
-            csr = csr.copy() if csr is X else csr
+            csr = csr.copy()
             csr.sum_duplicates()
-        self.X = csr.astype(np.float64) if csr.dtype.itemsize > 8 else csr
+        data = csr.data.astype(csr.dtype.newbyteorder("="), copy=False)  # kernels read no other bytes
+        parts = (_float64(data), csr.indices, csr.indptr)
+        self.X = sparse.csr_array(parts, shape=csr.shape, copy=False)
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.dtype = self.X.dtype
 
@@ -70,60 +82,126 @@ class SparseSource:
         return sparse.csr_array(self.X[rows])
 
 
+def _trusted(X: Any) -> Any:
+    """The same matrix, its indices looked at: compiled code follows them wherever they lead."""
+    X = copy(X)  # shares the arrays: the check may put others in their place, but not in the user's matrix
+    if hasattr(X, "indptr"):
+        try:
+            if np.diff(X.indptr).min(initial=0) < 0:
+                raise ValueError("indptr must be a non-decreasing sequence")
+            X.check_format()
+        except ValueError as error:
+            raise ValueError(f"X is a broken {X.format} matrix: {error}; build it anew from its entries.") from error
+    return X
+
+
 class TableSource:
-    """A table of columns; `cut` gives some of its rows as a table, `columns` a table's columns as arrays."""
+    """A table whose columns hold numbers; `part(rows, dtype)` gives some of its rows as an array."""
 
     is_map = False
 
-    def __init__(self, shape: tuple[int, int], cut: Callable[[Any], Any], columns: Callable[[Any], list[Array]]) -> None:
-        self.shape = (int(shape[0]), int(shape[1]))
-        self.cut = cut
-        self.columns = columns
-        kinds = [np.asarray(c).dtype for c in columns(cut(slice(0, 1)))]
-        for column, kind in enumerate(kinds):
-            if kind.kind not in "biufO":
-                raise ValueError(f"Column {column} of X holds values of type {kind}: give real numbers, or drop it.")
-        self.dtype = np.result_type(*kinds)
+    def __init__(self, shape: tuple[int, int], dtype: np.dtype, part: Callable[[Any, np.dtype], Array]) -> None:
+        self.shape = shape
+        self.raw_dtype = dtype
+        self.dtype = _float64(np.empty(0, dtype)).dtype
+        self.part = part
 
     def read(self, start: int, stop: int) -> Array:
-        return np.column_stack(self.columns(self.cut(slice(start, stop))))
+        return self.take(slice(start, stop))
 
-    def take(self, rows: Array) -> Array:
-        return np.column_stack(self.columns(self.cut(rows)))
+    def take(self, rows: Any) -> Array:
+        return _float64(np.asarray(self.part(rows, self.raw_dtype), self.raw_dtype))
+
+
+class Column(NamedTuple):
+    """Of a table. Its type is read from no rows at all: those with a missing value could tell of another one."""
+
+    name: Any
+    no_rows: Array
+    has_gaps: bool  # are values missing, in a way that integers can't tell
+    all_rows: Callable[[], Array]
+
+    def dtype(self) -> np.dtype:
+        kind = self.no_rows.dtype if self.no_rows.ndim == 1 else np.dtype(object)
+        if kind.kind not in "biufO":
+            raise ValueError(f"Column {self.name!r} of X holds values of type {kind}: give real numbers, or drop it.")
+        return np.dtype(np.float64) if self.has_gaps and kind.kind in "biu" else kind
+
+    def floats(self) -> Array:
+        """For what only comes as objects."""
+        values = self.all_rows()
+        if values.ndim > 1 or isinstance(values[0], list | np.ndarray):
+            raise ValueError(f"Column {self.name!r} of X holds lists: stack it into a 2-D array.")
+        try:
+            return values.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"Column {self.name!r} of X must hold real numbers: {error}.") from error
+
+
+def _table(n: int, columns: list[Column], part: Callable[[Any, np.dtype], Array]) -> Source:
+    kinds = [column.dtype() for column in columns]
+    if any(kind.kind == "O" for kind in kinds):
+        return ArraySource(np.column_stack([column.floats() for column in columns]))
+    return TableSource((n, len(columns)), np.result_type(*kinds), part)
 
 
 def _pandas(X: Any) -> Source:
-    def columns(part: Any) -> list[Array]:
-        return [part.iloc[:, j].to_numpy(na_value=np.nan) for j in range(part.shape[1])]
+    columns = [values for _, values in X.items()]
 
-    return TableSource(X.shape, lambda rows: X.iloc[rows], columns)
+    def describe(values: Any) -> Column:
+        gaps = not isinstance(values.dtype, np.dtype) and values.hasnans  # in a NumPy column they are NaN already
+        everything = partial(values.to_numpy, na_value=np.nan) if gaps else values.to_numpy
+        return Column(values.name, values.iloc[:0].to_numpy(), gaps, everything)
+
+    def is_view(values: Any) -> bool:
+        return np.may_share_memory(values.to_numpy(), values.to_numpy())
+
+    def of_table(rows: Any, dtype: np.dtype) -> Array:
+        missing = {"na_value": np.nan} if dtype.kind == "f" else {}
+        values: Array = X.iloc[rows].to_numpy(dtype, **missing)
+        return values
+
+    def of_views(rows: Any, dtype: np.dtype) -> Array:
+        return np.stack([view[rows] for view in views], axis=1, dtype=dtype, casting="unsafe")
+
+    first = X.iloc[:1]
+    is_array = np.may_share_memory(first.to_numpy(), first.iloc[:, 0].to_numpy())  # and so are its slices
+    views = [] if is_array or not all(map(is_view, columns)) else [values.to_numpy() for values in columns]
+    return _table(len(X), list(map(describe, columns)), of_views if views else of_table)
 
 
 def _polars(X: Any) -> Source:
-    return TableSource(X.shape, lambda rows: X[rows], lambda part: [c.to_numpy() for c in part.get_columns()])
+    columns = [Column(c.name, c[:0].to_numpy(), c.null_count() > 0, c.to_numpy) for c in X.get_columns()]
+    return _table(X.height, columns, lambda rows, _: X[rows].to_numpy())
 
 
 def _pyarrow(X: Any) -> Source:
-    def cut(rows: Any) -> Any:
-        return X.slice(rows.start, rows.stop - rows.start) if isinstance(rows, slice) else X.take(rows)
+    def values(column: Any) -> Any:
+        return column.to_numpy(zero_copy_only=False)
 
-    def columns(part: Any) -> list[Array]:
-        return [
-            c.to_numpy(zero_copy_only=False) if hasattr(c, "type") and part.num_rows == 0 else np.asarray(c)
-            for c in part.columns
-        ]
+    def part(rows: Any, dtype: np.dtype) -> Array:
+        some = X.slice(rows.start, rows.stop - rows.start) if isinstance(rows, slice) else X.take(rows)
+        return np.stack([values(c) for c in some.columns], axis=1, dtype=dtype, casting="unsafe")
 
-    return TableSource((X.num_rows, X.num_columns), cut, columns)
+    columns = [
+        Column(name, values(c.slice(0, 0)), c.null_count > 0, partial(values, c))
+        for name, c in zip(X.schema.names, X.columns, strict=True)
+    ]
+    return _table(X.num_rows, columns, part)
 
 
 TABLES: dict[str, Callable[[Any], Source]] = {"pandas": _pandas, "polars": _polars, "pyarrow": _pyarrow}
+
+
+def find_table(X: Any) -> Callable[[Any], Source] | None:
+    """What makes a source of X if it is a table that Shoal knows, or derives from one."""
+    packages = (kind.__module__.partition(".")[0] for kind in type(X).__mro__)
+    return next((TABLES[name] for name in packages if name in TABLES and len(getattr(X, "shape", ())) == 2), None)
 
 
 def find_source(X: Any) -> Source:
     """The source for what the user handed over."""
     if sparse.issparse(X):
         return SparseSource(X)
-    package = type(X).__module__.partition(".")[0]
-    if package in TABLES and len(getattr(X, "shape", ())) == 2:
-        return TABLES[package](X)
-    return ArraySource(np.asarray(X))
+    table = find_table(X)
+    return ArraySource(np.asarray(X)) if table is None else table(X)
