@@ -278,6 +278,7 @@ BAD_WEIGHTS = {
     "negative": (np.where(np.arange(20) == 4, -1.0, 1.0), r"sample_weight\[4\] is -1.0"),
     "NaN": (np.where(np.arange(20) == 4, np.nan, 1.0), r"sample_weight\[4\] is nan"),
     "infinity": (np.where(np.arange(20) == 4, np.inf, 1.0), r"sample_weight\[4\] is inf"),
+    "a sum beyond float64": (np.full(20, 1e308), r"sample_weight goes up to 1e\+308.*divide"),
     "all zero": (np.zeros(20), "sample_weight is zero for every row"),
     "too short": (np.ones(19), r"sample_weight.shape == \(19,\), expected \(20,\)"),
     "too long": (np.ones(21), r"sample_weight.shape == \(21,\), expected \(20,\)"),

@@ -53,6 +53,9 @@ def _plain(X: Any) -> bool:
     return find_table(X) is not None  # its columns are looked at by the source
 
 
+HEAVIEST = 1e250  # of all rows together: times a squared distance, still a float64
+
+
 def check_weights(sample_weight: Any, n: int) -> Array | None:
     """Weights as float64; None stands for ones."""
     if sample_weight is None:
@@ -67,6 +70,10 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
         raise ValueError(
             f"sample_weight[{bad[0]}] is {weights[bad[0]]}: weights must be finite and not negative "
             "(Negative values in data passed to `sample_weight`); drop the row or give it weight 0."
+        )
+    if weights.max(initial=0) > HEAVIEST / n:
+        raise ValueError(
+            f"sample_weight goes up to {weights.max():.3g}, whose sums are out of range: divide all weights by it."
         )
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one row must count.")

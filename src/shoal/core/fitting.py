@@ -93,7 +93,7 @@ class CenterMover(CentersEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_clusters": [Count()],
-        "init": [StrOptions(set(SEEDINGS)), callable, "array-like"],
+        "init": [StrOptions(set(SEEDINGS)), callable, "array-like", "sparse matrix"],
         "n_init": [StrOptions({"auto"}), Count()],
         "max_iter": [Count()],
         "tol": [Interval(Real, 0, None, closed="left")],
