@@ -98,3 +98,20 @@ def purity(true, found):
     """Share of rows that are of the commonest class in their cluster."""
     true, found = np.asarray(true), np.asarray(found)
     return sum(np.bincount(true[found == j]).max() for j in np.unique(found)) / len(true)
+
+
+def nested(X, C, order, size, rho, steps):
+    """Nested mini-batches (Newling and Fleuret, Algorithm 5, without bounds): (batch, labels, centres) of each step."""
+    C, out = C.astype(float), []
+    for _ in range(steps):
+        batch = X[order[:size]].astype(float)
+        a = labels(batch, C)
+        v = np.bincount(a, minlength=len(C))
+        sse = np.bincount(a, ((batch - C[a]) ** 2).sum(axis=1), len(C))
+        sigma = np.sqrt(sse / (v * (v - 1)))
+        old, C = C, np.array([batch[a == j].mean(axis=0) for j in range(len(C))])
+        out.append((size, a, C))
+        with np.errstate(divide="ignore"):
+            if (sigma / np.linalg.norm(C - old, axis=1)).min() > rho:
+                size = min(2 * size, len(X))
+    return out

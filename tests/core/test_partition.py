@@ -16,9 +16,7 @@ from tests.strategies import blobs, cloud, problems
 def advance(X, C, weights=None, steps=1):
     """Centres after some steps, and what each of them told."""
     with Rows(find_source(X), weights) as rows:
-        dense = np.asarray(X.todense() if sparse.issparse(X) else X, float)
-        square = np.average((dense**2).sum(axis=1), weights=weights) * (len(dense) if weights is None else weights.sum())
-        state, told = partition.begin(rows, np.asarray(C, rows.dtype), float(square)), []
+        state, told = partition.begin(rows, np.asarray(C, rows.dtype)), []
         for _ in range(steps):
             state, info = partition.advance(rows, state, lloyd.assign)
             told.append(info)

@@ -111,7 +111,8 @@ class TestMoves:
 
     def sums(self, X, weights, labels):
         chosen = weights[:, None] * (labels[:, None] == np.arange(9))
-        return chosen.T @ X.astype(float), chosen.sum(axis=0), (chosen > 0).sum(axis=0)
+        squares = (X.astype(float) ** 2).sum(axis=1)
+        return chosen.T @ X.astype(float), chosen.sum(axis=0), chosen.T @ squares, (chosen > 0).sum(axis=0)
 
     def test_take_rows_from_the_old_sum_to_the_new(self, dtype):
         X, weights, (old, new) = self.rows(dtype)
@@ -124,7 +125,7 @@ class TestMoves:
 
     def test_anew_adds_every_row(self, dtype):
         X, weights, (old, new) = self.rows(dtype)
-        found = np.zeros((9, 5)), np.zeros(9), np.zeros(9, np.int64)
+        found = np.zeros((9, 5)), np.zeros(9), np.zeros(9), np.zeros(9, np.int64)
         moves = DenseBlock(X).moves(weights, old, new, 9, anew=True)
         moves.add_to(*found)
         for part, expected in zip(found, self.sums(X, weights, new), strict=True):

@@ -38,7 +38,7 @@ class TestAgainstNumpy:
         X, rng = thin(200, d, dtype, indices), np.random.default_rng(0)
         weights, (old, new) = rng.integers(0, 3, 200).astype(float), rng.integers(0, 5, (2, 200)).astype(np.int32)
         for anew in (False, True):
-            mine, theirs = ((np.zeros((5, d)), np.zeros(5), np.zeros(5, np.int64)) for _ in range(2))
+            mine, theirs = ((np.zeros((5, d)), np.zeros(5), np.zeros(5), np.zeros(5, np.int64)) for _ in range(2))
             SparseBlock(X).moves(weights, old, new, 5, anew).add_to(*mine)
             DenseBlock(X.toarray()).moves(weights, old, new, 5, anew).add_to(*theirs)
             for one, other in zip(mine, theirs, strict=True):

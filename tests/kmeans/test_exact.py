@@ -351,7 +351,7 @@ class TestStopping:
         """However often giving them rows moves the centres."""
         X = np.repeat([[0.0], [1.0]], 5, axis=0)
         with Rows(find_source(X)) as rows:
-            start = partition.begin(rows, np.array([[0.0], [1.0], [9.0]]), 5.0)
+            start = partition.begin(rows, np.array([[0.0], [1.0], [9.0]]))
             state, info = partition.advance(rows, start, lloyd.assign)
             outcome = Outcome(state, [], "max_iter", info)
             swap = {"reassigned": 1}
@@ -360,7 +360,7 @@ class TestStopping:
             )
             rounds = []
             assign = lambda *args: rounds.append(1) or lloyd.assign(*args)  # noqa: E731
-            settled, energy = KMeans(3)._settle(rows, outcome, fitting.Method(None, None, None, assign), 5.0)
+            settled, energy = KMeans(3)._settle(rows, outcome, fitting.Method(None, None, None, assign))
         assert len(rounds) > 5
         np.testing.assert_array_equal(settled.state.labels, naive.labels(X, settled.state.centers))
         assert energy == naive.energy(X, settled.state.centers) == 0

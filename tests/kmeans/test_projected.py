@@ -37,7 +37,7 @@ def test_all_ways_to_score_give_lloyds_result(monkeypatch, d, whole, many, dtype
 
 class TestHeads:
     def left_open(self, X):
-        return projected.left_open(X[:200], X[-100:], basis_of(X, projected.FINE - 2))
+        return projected.left_open(X[:200], X[-100:], basis_of(X, projected.FINE[0] - 2))
 
     def test_rule_most_centres_out_near_a_plane(self):
         assert self.left_open(flat(2000, 150)) < 0.01
@@ -48,7 +48,7 @@ class TestHeads:
     def test_are_dropped_where_they_rule_little_out(self):
         for X, kept in ((flat(2000, 150), True), (cloud(2000, 150, 0, np.float32), False)):
             with Rows(find_source(X)) as rows:
-                state = partition.begin(rows, X[:50], float((X.astype(float) ** 2).sum()))
+                state = partition.begin(rows, X[:50])
                 assert bool(projected.begin(rows, state).heads.size) == kept
 
     def test_spare_most_work(self):

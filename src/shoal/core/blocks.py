@@ -37,16 +37,18 @@ class Moves(NamedTuple):
     ids: Array  # (t) clusters touched
     sums: Any  # (t, d) float64, or CSR
     masses: Array  # (t) float64
+    squares: Array  # (t) float64: of w |x|^2
     counts: Array  # (t) int64: rows of positive weight
     moved: int
 
-    def add_to(self, sums: Array, masses: Array, counts: Array) -> None:
+    def add_to(self, sums: Array, masses: Array, squares: Array, counts: Array) -> None:
         if is_sparse(self.sums):
             share = self.sums.tocoo()
             sums[self.ids[share.row], share.col] += share.data
         else:
             sums[self.ids] += self.sums
         masses[self.ids] += self.masses
+        squares[self.ids] += self.squares
         counts[self.ids] += self.counts
 
 
@@ -121,10 +123,10 @@ class DenseBlock:
         slots = np.empty(k, np.int32)
         touched = dense_kernels.touched_slots(old, new, slots)
         sums = np.zeros((touched, self.X.shape[1]))
-        masses = np.zeros(touched)
+        masses, squares = np.zeros((2, touched))
         counts = np.zeros(touched, np.int64)
-        dense_kernels.add_moves(self.X, weights, old, new, slots, sums, masses, counts)
-        return Moves(np.flatnonzero(slots >= 0), sums, masses, counts, moved)
+        dense_kernels.add_moves(self.X, weights, old, new, slots, sums, masses, squares, counts)
+        return Moves(np.flatnonzero(slots >= 0), sums, masses, squares, counts, moved)
 
 
 class SparseBlock:
@@ -192,8 +194,9 @@ class SparseBlock:
         ids, slots = np.unique(into, return_inverse=True)
         chosen = sparse.csr_array((sign * weights[rows], (slots, rows)), shape=(len(ids), len(self)))
         masses = np.bincount(slots, sign * weights[rows], len(ids))
+        squares = np.bincount(slots, sign * weights[rows] * self.squared_norms()[rows], len(ids))
         counts = np.bincount(slots, sign * (weights[rows] > 0), len(ids)).astype(np.int64)
-        return Moves(ids, chosen @ self.X.astype(np.float64), masses, counts, moved)
+        return Moves(ids, chosen @ self.X.astype(np.float64), masses, squares, counts, moved)
 
 
 Block = DenseBlock | SparseBlock

@@ -176,7 +176,7 @@ class CenterMover(CentersEstimator):
                 break
             start = method.begin(self._start(rows, given, X, seed, attempt), attempt)
             outcome = self._run(rows, start, method, limits, hooks, attempt)
-            outcome, energy = self._settle(rows, outcome, method, moments.square)
+            outcome, energy = self._settle(rows, outcome, method)
             if best is None or energy < least:
                 best, least = outcome, energy
             if outcome.reason in ("callback", "time_budget"):
@@ -233,14 +233,14 @@ class CenterMover(CentersEstimator):
         latest: list[Any] = [state]
         return drive(step, state, method.done, limits, [tell])
 
-    def _settle(self, rows: Rows, outcome: Outcome, method: Method, square: float) -> tuple[Outcome, float]:
+    def _settle(self, rows: Rows, outcome: Outcome, method: Method) -> tuple[Outcome, float]:
         """Label the rows by the centres as they will be published, and leave no cluster empty that could have a row.
 
         Returns their energy too, by distances, in the rows' frame.
         """
         state, labelled_by, assign = outcome.state, None, method.assign
         if not isinstance(state, Partition) or len(state.labels) < len(rows):
-            state = partition.begin(rows, state.centers, square)
+            state = partition.begin(rows, state.centers)
         elif outcome.info.reassigned == outcome.info.shift == 0:
             labelled_by = state.centers
         if outcome.reason == "converged" and 0 < state.moved < len(rows):  # rows came and left: their sums have rounded more

@@ -19,7 +19,6 @@ class Moments(NamedTuple):
     """Of the rows, weighted, in the frame."""
 
     variance: float  # mean over the columns
-    square: float  # sum of w |x|^2
     frame: Frame
 
 
@@ -90,7 +89,7 @@ def measure(rows: Rows) -> Moments:
         total = _sum_moments(rows, np.zeros(rows.d), 1.0)
         mass = float(rows.weights.sum())
         mean = total.sums / mass
-        return Moments(float(np.maximum(total.squares / mass - mean**2, 0).mean()), mass, rows.frame)
+        return Moments(float(np.maximum(total.squares / mass - mean**2, 0).mean()), rows.frame)
     origin = np.zeros(rows.d) if rows.is_sparse else np.asarray(first, np.float64)[0]
     exponent, total = 0, _sum_moments(rows, origin, 1.0)
     width = float(total.largest.max())
@@ -133,7 +132,5 @@ def _choose_frame(rows: Rows, origin: Array, exponent: int, total: _Share) -> Mo
         more = -int(np.frexp(width)[1])
     else:
         more = -exponent
-    offset, sums = times_power(offset, more), times_power(total.sums, more)
-    square = float(times_power(total.squares, 2 * more).sum() + 2 * offset @ sums + mass * (offset @ offset))
     frame = Frame(None if shift is None else times_power(shift, more), exponent + more)
-    return Moments(float(times_power(variance, 2 * more).mean()), square, frame)
+    return Moments(float(times_power(variance, 2 * more).mean()), frame)

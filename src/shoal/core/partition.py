@@ -36,9 +36,9 @@ class Partition(NamedTuple):
     labels: Array  # (n) int32, -1 before the first step
     sums: Array  # (k, d) float64
     masses: Array  # (k) float64: sum of weights
+    squares: Array  # (k) float64: sum of w |x|^2
     counts: Array  # (k) int64: rows of positive weight
     moved: int  # rows added to the sums one by one since these were last added up from nothing
-    square: float  # sum of w |x|^2
     restless: int  # rows that changed cluster in the last step
     bounds: Any = None  # what a method remembers about the rows, as a NamedTuple of arrays
 
@@ -51,10 +51,11 @@ class Found(NamedTuple):
     distances: int
 
 
-def begin(rows: Rows, centers: Array, square: float) -> Partition:
+def begin(rows: Rows, centers: Array) -> Partition:
     k, d = centers.shape
     labels = np.full(len(rows), -1, np.int32)
-    return Partition(centers, labels, np.zeros((k, d)), np.zeros(k), np.zeros(k, np.int64), len(rows), square, len(rows))
+    sums, masses, squares, counts = np.zeros((k, d)), np.zeros(k), np.zeros(k), np.zeros(k, np.int64)
+    return Partition(centers, labels, sums, masses, squares, counts, moved=len(rows), restless=len(rows))
 
 
 def unsettled(state: Partition) -> bool:
@@ -105,31 +106,32 @@ def advance(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, In
     """One step: label the rows, add the shares up, move the centres, give empty clusters a row."""
     shares, bounds = assign(rows, state)
     anew = unsettled(state)
-    sums, masses, counts = (np.zeros_like(a) if anew else a.copy() for a in (state.sums, state.masses, state.counts))
+    totals = [np.zeros_like(a) if anew else a.copy() for a in (state.sums, state.masses, state.squares, state.counts)]
+    sums, masses, squares, counts = totals
     moved = visited = distances = 0
     for share in shares:
-        share.moves.add_to(sums, masses, counts)
+        share.moves.add_to(*totals)
         moved += share.moves.moved
         visited += share.rows
         distances += share.distances
     C = state.centers.astype(np.float64)
-    energy = state.square - 2 * np.vdot(C, sums) + masses @ (C * C).sum(axis=1)
-    if energy < FEW_DIGITS * state.square:
+    energy = squares.sum() - 2 * np.vdot(C, sums) + masses @ (C * C).sum(axis=1)
+    if energy < FEW_DIGITS * squares.sum():
         centers = rows.prepare(state.centers)
         energy = sum(rows.shares(energy_block, centers, per_row=(rows.weights, state.labels)))
     before = masses.copy() if anew else state.masses
     if (counts == 0).any():
-        moved += _fill_empty(rows, state._replace(bounds=bounds), sums, masses, counts)
+        moved += _fill_empty(rows, state._replace(bounds=bounds), *totals)
     if (masses < LOST * before)[counts > 0].any():  # heavy rows have left: what they were added to has lost its digits
         anew = True
-        for a in (sums, masses, counts):
+        for a in totals:
             a[:] = 0
         for share in keep_labels(rows, state)[0]:
-            share.moves.add_to(sums, masses, counts)
+            share.moves.add_to(*totals)
     means = _means(state.centers, sums, masses, counts > 0, rows.frame.unit)
     shift = float(((means.astype(np.float64) - C) ** 2).sum())
     total = 0 if anew else state.moved + moved
-    new = state._replace(centers=means, sums=sums, masses=masses, counts=counts, moved=total, restless=moved, bounds=bounds)
+    new = Partition(means, state.labels, sums, masses, squares, counts, total, moved, bounds)
     return new, Info(max(float(energy), 0.0), shift, visited, distances, moved)
 
 
@@ -160,10 +162,10 @@ def _worst_served(
     return top, far[top]
 
 
-def _fill_empty(rows: Rows, state: Partition, sums: Array, masses: Array, counts: Array) -> int:
+def _fill_empty(rows: Rows, state: Partition, sums: Array, masses: Array, squares: Array, counts: Array) -> int:
     """Give each empty cluster the row that is served worst, one after the other, while there is one."""
     empty = list(np.flatnonzero(counts == 0))
-    sums[empty], masses[empty] = 0, 0
+    sums[empty], masses[empty], squares[empty] = 0, 0, 0
     centers = rows.prepare(state.centers)
     placed: list[Array] = []
     settled: set[int] = set()  # rows that are all their cluster has
@@ -187,6 +189,7 @@ def _fill_empty(rows: Rows, state: Partition, sums: Array, masses: Array, counts
             for j, sign in ((old, -1), (new, 1)):
                 sums[j] += sign * w * X[at]
                 masses[j] += sign * w
+                squares[j] += sign * w * (X[at] @ X[at])
                 counts[j] += sign
             state.labels[row] = new
             if state.bounds is not None:

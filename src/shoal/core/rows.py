@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from functools import cache
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -23,7 +24,7 @@ from threadpoolctl import ThreadpoolController
 
 from ..kernels.sparse import squared_norms
 from .blocks import Block, Centers, DenseBlock, SparseBlock
-from .sources import Source
+from .sources import PickedSource, Source, find_source
 from .types import Array
 
 Share = TypeVar("Share")
@@ -32,6 +33,9 @@ BLOCK_NUMBERS = 1 << 19  # numbers in a block: a few MB, so that a worker's bloc
 BLOCK_ROWS = (4096, 1 << 16)
 BLOCK_MOST = 1 << 22  # numbers in a block of dense rows, however wide they are (but see `FEWEST`): 16 MB of float32
 FEWEST = 64
+
+
+PART_ROWS, PARTS = 512, 8  # least rows in a block of a part, and blocks that it is divided into if they are larger
 
 
 class Frame(NamedTuple):
@@ -194,6 +198,15 @@ class Rows:
         """A few rows in this frame, dense."""
         X = self.convert(self.source.take(np.asarray(rows))).X
         return np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
+
+    def part(self, ids: Array) -> Rows:
+        """Some of the rows as rows of their own, in smaller blocks, for the same threads. On disk they stay there."""
+        part = copy(self)
+        part.source = PickedSource(self.source, ids) if self.source.is_map else find_source(self.source.take(ids))
+        part.n = len(ids)
+        part.weights = self.weights[ids]
+        part.block_rows = min(self.block_rows, max(PART_ROWS, -(-len(ids) // PARTS)))
+        return part
 
     def raw_shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
         """fn(start, raw rows, slices of per_row..., args...) of every block, in row order."""

@@ -57,6 +57,22 @@ class ArraySource:
         return _float64(self.X[rows])
 
 
+class PickedSource:
+    """Some rows of another source, read whenever they are asked for."""
+
+    is_map = True
+
+    def __init__(self, source: Source, ids: Array) -> None:
+        self.source, self.ids = source, ids
+        self.shape, self.dtype = (len(ids), source.shape[1]), source.dtype
+
+    def read(self, start: int, stop: int) -> Any:
+        return self.source.take(self.ids[start:stop])
+
+    def take(self, rows: Array) -> Any:
+        return self.source.take(self.ids[rows])
+
+
 class SparseSource:
     """A scipy sparse matrix, kept as CSR."""
 

@@ -27,15 +27,21 @@ def squared_distance(X, i, C, j):
 
 
 @fast_kernel
+def _norm2(X, i, width):
+    """|x|^2 of row i, of its first columns."""
+    total = 0.0
+    for t in range(width):
+        total += np.float64(X[i, t]) * np.float64(X[i, t])
+    return total
+
+
+@fast_kernel
 def squared_norms(
     X,  # IN (n, d), any layout
     out,  # OUT (n) float64
 ):
     for i in range(X.shape[0]):
-        total = 0.0
-        for t in range(X.shape[1]):
-            total += np.float64(X[i, t]) * np.float64(X[i, t])
-        out[i] = total
+        out[i] = _norm2(X, i, X.shape[1])
 
 
 @kernel
@@ -225,9 +231,10 @@ def add_moves(
     slots,  # IN (k) int32
     sums,  # ADD (touched, d) float64
     masses,  # ADD (touched) float64
+    squares,  # ADD (touched) float64: of w |x|^2
     counts,  # ADD (touched) int64: of rows with a positive weight
 ):
-    """Take each moving row out of its old cluster's sum and put it into the new one's."""
+    """Take each moving row out of its old cluster's sums and put it into the new one's."""
     d = X.shape[1]
     for i in range(X.shape[0]):
         if old[i] == new[i]:
@@ -236,13 +243,16 @@ def add_moves(
         into = sums[slots[new[i]]]
         for t in range(d):
             into[t] += w * X[i, t]
+        square = w * _norm2(X, i, d)
         masses[slots[new[i]]] += w
+        squares[slots[new[i]]] += square
         counts[slots[new[i]]] += w > 0
         if old[i] >= 0:
             out_of = sums[slots[old[i]]]
             for t in range(d):
                 out_of[t] -= w * X[i, t]
             masses[slots[old[i]]] -= w
+            squares[slots[old[i]]] -= square
             counts[slots[old[i]]] -= w > 0
 
 
@@ -359,15 +369,6 @@ def _finer(heads, i, Z, j, coarse):
     return total - rest * rest
 
 
-@fast_kernel
-def _norm2(heads, i, width):
-    """|y|^2 of a coarse head."""
-    total = 0.0
-    for t in range(width):
-        total += np.float64(heads[i, t]) * np.float64(heads[i, t])
-    return total
-
-
 @kernel
 def _lower_bounds(
     lower,  # ADD (n, g) uint16: bounds of row i, in units
@@ -440,7 +441,7 @@ def _nearest_head(heads, i, Zc, z2, least, out):
 def settle_rows(
     X,  # IN (n, d)
     heads,  # IN (n, h): leading columns of the rows, the first c of them coarse
-    minima,  # IN what `coarse_minima` found; empty, to score whatever bounds leave open
+    minima,  # IN what `coarse_minima` found: least, lowest, bounds; None, to score whatever bounds leave open
     rounding,  # IN how far a score may be off, as a fraction of |x|^2
     per_unit,  # IN units in a distance of one
     centers,  # IN the centres, see `kmeans.projected.Centres`
@@ -452,8 +453,6 @@ def settle_rows(
     """New labels. Returns the rows that bounds did not settle, the distances computed and the eights they left open."""
     order, group_of, starts, Zc, z2, Z, C = centers
     drift, steps, gap = moved
-    least_of, lowest, bounds = minima
-    given = least_of.shape[0] > 0
     coarse = Zc.shape[1]
     fine = heads.shape[1] > coarse
     out = np.empty(LANES, heads.dtype)
@@ -465,8 +464,9 @@ def settle_rows(
         least = _lower_bounds(lower, i, steps)
         if least > near * per_unit or near < gap[label]:
             continue
-        if label < 0:
-            label = order[_nearest_head(heads, i, Zc, z2, least_of, out)]
+        if minima is not None:  # (Numba compiles a kernel of its own for None, without these branches)
+            if label < 0:
+                label = order[_nearest_head(heads, i, Zc, z2, minima[0], out)]
         best = squared_distance(X, i, C, label)
         computed += 1
         near = np.sqrt(best) * UP + TINY
@@ -482,18 +482,20 @@ def settle_rows(
             was = lower[i, g]
             if was <= reach:
                 opened += starts[g + 1] - starts[g]
-            elif not given:
+            elif minima is None:
                 continue
-            if given and lowest[g, i] > limit:
-                lower[i, g] = max(was, bounds[g, i])
-                continue
+            if minima is not None:
+                if minima[1][g, i] > limit:
+                    lower[i, g] = max(was, minima[2][g, i])
+                    continue
             lower[i, g] = MOST
             floor = np.inf  # lowest score of what is ruled out
             loser = np.inf  # lowest distance of what is not, but does not win
             for s in range(starts[g], starts[g + 1]):
-                if given and least_of[s, i] > limit:
-                    floor = min(floor, np.float64(least_of[s, i]))
-                    continue
+                if minima is not None:
+                    if minima[0][s, i] > limit:
+                        floor = min(floor, np.float64(minima[0][s, i]))
+                        continue
                 hits, above = _score_eight(heads, i, Zc, s, z2, heads.dtype.type(limit), out)
                 floor = min(floor, np.float64(above))
                 lane = -1

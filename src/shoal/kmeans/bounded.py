@@ -54,6 +54,12 @@ class Bounds(NamedTuple):
     def forget(self, row: int) -> None:
         self.upper[row], self.lower[row] = np.inf, 0
 
+    def spread(self, n: int, places: Array) -> Bounds:
+        """For n rows, of which those known so far are at these places."""
+        upper, lower = np.full(n, np.inf, np.float32), np.zeros((n, self.lower.shape[1]), np.float32)
+        upper[places], lower[places] = self.upper, self.lower
+        return self._replace(upper=upper, lower=lower)
+
 
 class Plan(NamedTuple):
     """What a block needs to know about the centres in this step."""
@@ -98,6 +104,9 @@ def assign_block(
     place = np.empty(k, np.int32)
     place[b.order] = np.arange(k, dtype=np.int32)
     group_of = np.searchsorted(b.groups, np.arange(k), "right") - 1
+    new = np.flatnonzero(labels < 0)
+    if len(new):
+        labels[new] = b.order[block.take(new).nearest(plan.centers)]
     mine = place[labels]  # from here on a centre is its place in `order`
     upper[:] = up(upper + plan.drift[mine])
     lower[:] = down(lower - np.maximum.reduceat(plan.drift, b.groups[:-1]))
@@ -105,7 +114,7 @@ def assign_block(
     best = np.empty(len(block))
     best[rows] = block.pair_distances(rows, mine[rows], plan.centers)
     upper[rows] = up(np.sqrt(best[rows]))
-    computed = len(rows)
+    computed = len(rows) + len(new) * k
     need = open_tiles(plan, mine[rows], upper[rows], lower[rows]) & (upper[rows] >= plan.gap[mine[rows]])[:, None]
     _reset_bounds(plan, mine, upper, lower, rows, need)
     for t in np.flatnonzero(need.any(axis=0)):

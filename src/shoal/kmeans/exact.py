@@ -87,7 +87,7 @@ class KMeans(CenterMover):
         self.algorithm_, assign = find(rows, self.n_clusters, self.algorithm)
         tol = self.tol * moments.variance
         return Method(
-            begin=lambda centers, start: partition.begin(rows, centers, moments.square),
+            begin=lambda centers, start: partition.begin(rows, centers),
             step=lambda state: partition.advance(rows, state, assign),
             done=lambda state, info: info.reassigned == 0 or info.shift <= tol,
             assign=assign,

@@ -27,14 +27,17 @@ from ..core.types import Array
 from ..kernels import dense
 
 IDENTITY = 64  # columns up to which a row is its own head, as are wider ones where heads leave too much open
-COARSE, FINE = 32, 48  # columns of the heads; the last one of each is the norm of the rest
+COARSE, FINE = (
+    32,
+    (48, 64),
+)  # columns of the heads, fine ones for rows up to WHOLE columns or wider; the last is the rest's norm
 GROUPS = 64  # at most
 SCORES_AT_ONCE = 1 << 16  # coarse scores that stay in the cache while they are looked at
 WHOLE = 256  # columns up to which rows are their own heads in the first step
-TRIED, WORTHLESS = 256, 0.04  # rows that heads are tried on; the share of centres that they may at most leave open
+TRIED, WORTHLESS = 256, 0.5  # rows that heads are tried on; the share of centres that they may at most leave open
 STRETCH = 512  # rows that are scored in one way, where that is not a tile
-MANY = 0.6  # share of the pairs that must be open for a GEMM of all of them to be the faster way
-RANGE = 8.0  # the largest stored bound, in root mean squares of the rows
+MANY = 0.4  # share of the pairs that must be open for a GEMM of all of them to be the faster way
+RANGE = 8.0  # the largest stored bound, in norms of the median row
 
 
 class Bounds(NamedTuple):
@@ -44,13 +47,20 @@ class Bounds(NamedTuple):
     upper: Array  # (n) float32
     lower: Array  # (n, groups) uint16, in units
     unit: float
-    heads: Array  # (n, FINE), or (n, 0) where rows are their own
-    basis: Array  # (d, FINE - 2), or (d, 0)
+    heads: Array  # (n, fine), or (n, 0) where rows are their own
+    basis: Array  # (d, fine - 2), or (d, 0)
     order: Array  # (k): the centres, group by group
     groups: Array  # (groups + 1): where each group starts in `order`, a multiple of LANES
 
     def forget(self, row: int | slice) -> None:
         self.upper[row], self.lower[row] = np.inf, 0
+
+    def spread(self, n: int, places: Array) -> Bounds:
+        """For n rows, of which those known so far are at these places."""
+        upper, lower = np.full(n, np.inf, np.float32), np.zeros((n, self.lower.shape[1]), np.uint16)
+        heads = np.empty((n, self.heads.shape[1]), self.heads.dtype)
+        upper[places], lower[places], heads[places] = self.upper, self.lower, self.heads
+        return self._replace(upper=upper, lower=lower, heads=heads)
 
 
 class Centres(NamedTuple):
@@ -70,6 +80,7 @@ class Plan(NamedTuple):
 
     lanes: Centres
     flat: Array  # (8 e, c): coarse heads times -2
+    basis: Array  # (d, fine - 2), or (d, 0)
     moved: tuple[Array, Array, Array]  # drift (k), group drift in units (groups), gap (k)
     per_unit: float
     anew: bool
@@ -89,7 +100,7 @@ def size_of_groups(k: int) -> int:
 
 def memory(n: int, d: int, k: int, dtype: np.dtype) -> int:
     """Bytes that the bounds will take."""
-    heads = FINE * dtype.itemsize if d > IDENTITY else 0
+    heads = FINE[d > WHOLE] * dtype.itemsize if d > IDENTITY else 0
     return n * (heads + 2 * -(-k // size_of_groups(k)) + 4)
 
 
@@ -97,17 +108,16 @@ def begin(rows: Rows, state: Partition) -> Bounds:
     """Find the directions and arrange the centres."""
     n, C = len(rows), state.centers
     order, groups = group_centers(C, size_of_groups(len(C)))
+    sample = rows.take(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int))
     basis = np.empty((rows.d, 0), rows.dtype)
+    fine = FINE[rows.d > WHOLE]
     if rows.d > IDENTITY:
-        sample = rows.take(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int))
-        basis = basis_of(sample, FINE - 2)
+        basis = basis_of(sample, fine - 2)
         if left_open(sample[:: len(sample) // TRIED + 1], C, basis) > WORTHLESS:
             basis = basis[:, :0]
-    heads = np.empty((n, FINE if basis.shape[1] else 0), rows.dtype)
-    if basis.shape[1]:
-        for _ in rows.shares(_project_block, basis, per_row=(heads,)):
-            pass
-    unit = RANGE * (state.square / rows.weights.sum()) ** 0.5 / dense.MOST or 1.0
+    heads = np.empty((n, fine if basis.shape[1] else 0), rows.dtype)
+    norms = np.linalg.norm(sample.astype(np.float64), axis=1)
+    unit = max(RANGE * float(np.median(norms)) / dense.MOST, 2.0**-100)  # whose inverse is a float32
     upper, lower = np.full(n, np.inf, np.float32), np.zeros((n, len(groups) - 1), np.uint16)
     return Bounds(C, upper, lower, unit, heads, basis, order, groups)
 
@@ -116,10 +126,6 @@ def left_open(X: Array, C: Array, basis: Array) -> float:
     """Which share of the centres, beside the nearest, heads can't rule out."""
     bounds, distances = (euclidean_distances(head_of(X, basis), head_of(C, basis)), euclidean_distances(X, C))
     return float((bounds < distances.min(axis=1)[:, None]).sum(axis=1).mean() - 1) / max(len(C) - 1, 1)
-
-
-def _project_block(block: DenseBlock, heads: Array, basis: Array) -> None:
-    heads[:] = head_of(block.X, basis, COARSE)
 
 
 def side_by_side(C: Array, b: Bounds) -> Centres:
@@ -149,14 +155,17 @@ def assign_block(
     H = heads if width < d else X
     precision = (2 * rounding(X.dtype, d), plan.per_unit)
     tile = max(32, min(dense.TILE, SCORES_AT_ONCE // k // 8 * 8))
-    nothing = Minima(*(np.empty((0, 0), dtype) for dtype in (X.dtype, X.dtype, np.uint16)))
-    start, visited, computed, scored, many = 0, 0, 0, 0, labels[0] < 0
+    if heads.shape[1] and np.isinf(upper).any():  # rows that come for the first time, or whose bounds were forgotten
+        new = slice(None) if np.isinf(upper).all() else np.flatnonzero(np.isinf(upper))
+        heads[new] = head_of(X[new], plan.basis, COARSE)
+    start, visited, computed, scored, many = 0, 0, 0, 0, False
     while start < len(X):
+        many = many or labels[start : start + STRETCH].min() < 0  # rows without a label take the nearest head's
         s = slice(start, min(start + (tile if many else STRETCH), len(X)))
         n = s.stop - start
-        minima = _score_all(H[s], precision, plan) if many else nothing
+        minima = _score_all(H[s], precision, plan) if many else None
         rows, distances, opened = dense.settle_rows(
-            X[s], H[s], tuple(minima), *precision, tuple(plan.lanes), plan.moved, labels[s], upper[s], lower[s]
+            X[s], H[s], minima and tuple(minima), *precision, tuple(plan.lanes), plan.moved, labels[s], upper[s], lower[s]
         )
         visited, computed, scored = visited + rows, computed + distances, scored + (n * k if many else opened * dense.LANES)
         start, many = s.stop, opened * dense.LANES > MANY * n * k
@@ -186,6 +195,6 @@ def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], Bounds]:
     first = state.bounds is None and rows.d <= WHOLE
     lanes = side_by_side(C, b._replace(basis=b.basis[:, :0]) if first else b)
     flat = -2 * lanes.Z[:, : lanes.coarse.shape[1]]
-    plan = Plan(lanes, flat, moved, (1 - 2.0**-40) / b.unit, unsettled(state))
+    plan = Plan(lanes, flat, b.basis, moved, (1 - 2.0**-40) / b.unit, unsettled(state))
     per_row = (state.labels, state.labels.copy(), rows.weights, b.upper, b.lower, b.heads)
     return rows.shares(assign_block, plan, per_row=per_row), b._replace(anchor=C)

@@ -1,0 +1,134 @@
+"""Nested mini-batches against the paper's pseudo-code, and what may be relied on."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from shoal import KMeans, NestedKMeans
+from shoal.core.rows import Rows
+from shoal.core.sources import find_source
+from shoal.kmeans import nested
+from shoal.kmeans.auto import find
+from tests import naive
+from tests.strategies import blobs, cloud
+
+X, _ = blobs(3000, 6, 5)
+ROUGH = X + 2 * cloud(3000, 6, 1)  # so that it takes some steps
+
+
+def history(model, *names):
+    return [tuple(record[name] for name in names) for record in model.history_]
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("rho", [0.3, 1.0, 10.0])
+@pytest.mark.parametrize("bounds", sorted(nested.BOUNDS))
+def test_steps_are_the_papers(bounds, rho, layout):
+    C = ROUGH[:7]
+    with Rows(find_source(layout(ROUGH))) as rows:
+        batches = nested.Batches(rows, 5, 0)
+        _, assign = find(rows, 7, nested.BOUNDS[bounds])
+        state = nested.partition.begin(batches.first(200), C)
+        for size, labels, centers in naive.nested(ROUGH, C, batches.order, 200, rho, 25):
+            before = state.labels
+            state, info = nested.step(batches, state, rho, assign)
+            assert info.batch == size
+            expected = np.empty(size, int)
+            expected[batches.order[:size] if size == len(X) else slice(None)] = labels
+            np.testing.assert_array_equal(before, expected)
+            np.testing.assert_allclose(state.centers, centers, rtol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bounds_change_nothing(dtype):
+    rows = ROUGH.astype(dtype)
+    models = [NestedKMeans(9, init=rows[:9], batch_size=150, bounds=b, random_state=0).fit(rows) for b in nested.BOUNDS]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.labels_, models[0].labels_)
+        np.testing.assert_array_equal(model.cluster_centers_, models[0].cluster_centers_)
+        assert history(model, "batch", "reassigned") == history(models[0], "batch", "reassigned")
+
+
+def test_bounds_spare_distances():
+    models = [NestedKMeans(20, init=ROUGH[:20], batch_size=500, bounds=b, random_state=0).fit(ROUGH) for b in ("all", "none")]
+    fewer, all_ = (sum(record["distances"] for record in model.history_) for model in models)
+    assert fewer < all_ / 2
+
+
+def test_ends_at_a_fixed_point_of_lloyds_method():
+    model = NestedKMeans(6, init=ROUGH[:6], batch_size=100, tol=0, random_state=0).fit(ROUGH)
+    assert model.stop_reason_ == "converged"
+    assert model.remaining_ == 0
+    assert model.history_[-1]["batch"] == len(ROUGH)
+    on = KMeans(6, init=model.cluster_centers_, tol=0).fit(ROUGH)
+    np.testing.assert_allclose(on.cluster_centers_, model.cluster_centers_, rtol=1e-12)
+
+
+def test_batches_double_and_hold_each_other():
+    sizes = [record["batch"] for record in NestedKMeans(6, batch_size=100, random_state=0).fit(ROUGH).history_]
+    assert set(sizes) <= {100, 200, 400, 800, 1600, 3000}
+    assert sizes == sorted(sizes)
+    with Rows(find_source(ROUGH)) as rows:
+        batches = nested.Batches(rows, 0, 0)
+        small, large = (batches.first(size).take(np.arange(100)) for size in (100, 200))
+    np.testing.assert_array_equal(small, large)
+
+
+def test_one_batch_of_all_rows_is_lloyds_method():
+    model, lloyd = (m.fit(ROUGH) for m in (NestedKMeans(6, init=ROUGH[:6], batch_size=9999), KMeans(6, init=ROUGH[:6])))
+    np.testing.assert_array_equal(model.cluster_centers_, lloyd.cluster_centers_)
+    assert model.n_iter_ == lloyd.n_iter_
+
+
+def test_threads_change_nothing():
+    rows = np.tile(ROUGH, (6, 8)).astype(np.float32)
+    models = [NestedKMeans(9, init=rows[:9], n_threads=t, random_state=0).fit(rows) for t in (1, 2, 4)]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.cluster_centers_, models[0].cluster_centers_)
+
+
+def test_a_map_is_not_copied(tmp_path):
+    rows = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float64, ROUGH.shape)
+    rows[:] = ROUGH
+    with Rows(find_source(rows)) as all_rows:
+        assert all_rows.part(np.arange(1000)).source.is_map
+    model, copied = (NestedKMeans(6, init=ROUGH[:6], batch_size=100, random_state=0).fit(R) for R in (rows, ROUGH))
+    np.testing.assert_array_equal(model.cluster_centers_, copied.cluster_centers_)
+
+
+def test_rows_without_weight_have_no_say():
+    weights = np.ones(len(X))
+    weights[: len(X) // 2] = 0
+    rows = ROUGH.copy()
+    rows[: len(X) // 2] += 1000
+    model = NestedKMeans(5, batch_size=100, random_state=0).fit(rows, sample_weight=weights)
+    assert np.abs(model.cluster_centers_).max() < 500
+    assert len(np.unique(model.labels_[weights > 0])) == 5
+
+
+class TestQuality:
+    @pytest.mark.parametrize("seed", range(5))
+    def test_is_kept(self, seed):
+        rows = cloud(60000, 8, seed, np.float32)
+        early, late = (NestedKMeans(20, init=rows[:20], quality=q, tol=0, random_state=seed).fit(rows) for q in (0.02, 0.0))
+        assert early.inertia_ <= 1.02 * late.inertia_
+        assert sum(record["rows"] for record in early.history_) < 0.5 * sum(record["rows"] for record in late.history_)
+        assert 0 < early.remaining_ < 0.02
+
+    def test_gap_is_of_rows_not_seen_before(self):
+        """Twenty rows a centre fit them better than any other rows."""
+        rows = cloud(20000, 20)
+        gaps = [r["gap"] for r in NestedKMeans(50, batch_size=1000, random_state=0).fit(rows).history_ if r["gap"] == r["gap"]]
+        assert gaps[0] > 0.1 > gaps[-1]
+
+    def test_of_what_is_perfect(self):
+        rows = np.repeat([[0.0], [1.0]], 500, axis=0)
+        assert NestedKMeans(2, batch_size=50, quality=0.01, random_state=0).fit(rows).remaining_ == 0
+
+
+@pytest.mark.parametrize(
+    "bad", [{"batch_size": 0}, {"rho": 0}, {"rho": -1}, {"quality": 1}, {"quality": -0.1}, {"bounds": "k"}]
+)
+def test_bad_parameters_are_named(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        NestedKMeans(3, **bad).fit(X)
