@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -36,6 +37,7 @@ class Adapter:
     fit: Callable[[Any, Array, int, float], Fit]
     takes_start: bool = True  # otherwise it starts from rows of its own choice
     takes_tol: bool = True  # otherwise it runs all its iterations
+    efforts: tuple[float, ...] = ()  # what stands for iterations where several lengths of a fit are tried
 
     def missing(self) -> bool:
         return find_spec(self.package) is None
@@ -50,6 +52,23 @@ def _shoal(algorithm: str) -> Callable[[Any, Array, int, float], Fit]:
         return Fit(model.cluster_centers_, model.n_iter_, model.inertia_, distances, model.algorithm_)
 
     return fit
+
+
+def _nested(X: Any, C0: Array, quality: float, tol: float) -> Fit:
+    from shoal import NestedKMeans
+
+    quality = min(quality, 0.5)  # a warm-up asks for three iterations
+    model = NestedKMeans(len(C0), init=C0, quality=quality, tol=tol, random_state=0, n_threads=cpu_count()).fit(X)
+    distances = sum(record["distances"] for record in model.history_)
+    return Fit(model.cluster_centers_, model.n_iter_, model.inertia_, distances)
+
+
+def _minibatch(X: Any, C0: Array, epochs: int, tol: float) -> Fit:
+    from sklearn.cluster import MiniBatchKMeans
+
+    options = {"tol": 0.0, "max_no_improvement": None, "random_state": 0}
+    model = MiniBatchKMeans(len(C0), init=C0, n_init=1, max_iter=epochs, batch_size=max(1024, 2 * len(C0)), **options).fit(X)
+    return Fit(model.cluster_centers_, model.n_iter_, model.inertia_)
 
 
 def _sklearn(algorithm: str) -> Callable[[Any, Array, int, float], Fit]:
@@ -98,7 +117,7 @@ def _faiss_super(X: Any, C0: Array, iters: int, tol: float) -> Fit:
     return Fit(model.centroids, len(model.obj), float(model.obj[-1]))
 
 
-def _superkmeans(X: Any, C0: Array, iters: int, tol: float) -> Fit:
+def _superkmeans(X: Any, C0: Array, iters: int, tol: float, hierarchical: bool = False) -> Fit:
     """Prunes by chance, so not exact; starts from rows of its own choice; returns centres only."""
     from superkmeans import SuperKMeans
 
@@ -106,7 +125,7 @@ def _superkmeans(X: Any, C0: Array, iters: int, tol: float) -> Fit:
     model = SuperKMeans(
         k,
         d,
-        hierarchical=False,
+        hierarchical=hierarchical,
         iters=iters,
         sampling_fraction=1.0,
         max_points_per_cluster=len(X),
@@ -127,15 +146,26 @@ ADAPTERS = {
     for adapter in [
         Adapter("shoal", "shoal", _shoal("auto")),
         *[Adapter(f"shoal-{name}", "shoal", _shoal(name)) for name in SHOAL_ALGORITHMS],
+        Adapter("shoal-nested", "shoal", _nested, efforts=(0.05, 0.02, 0.01, 0.005, 0.0)),
         Adapter("sklearn", "sklearn", _sklearn("lloyd")),
+        Adapter("sklearn-minibatch", "sklearn", _minibatch, efforts=(1, 2, 4, 8, 16)),
         Adapter("sklearn-elkan", "sklearn", _sklearn("elkan")),
         Adapter("sklearnex", "sklearnex", _sklearnex),
         Adapter("faiss", "faiss", _faiss, takes_tol=False),
         Adapter("faiss-super", "faiss", _faiss_super, takes_start=False, takes_tol=False),
         Adapter("superkmeans", "superkmeans", _superkmeans, takes_start=False, takes_tol=False),
+        Adapter(
+            "superkmeans-hierarchical",
+            "superkmeans",
+            partial(_superkmeans, hierarchical=True),
+            takes_start=False,
+            takes_tol=False,
+        ),
     ]
 }
 EXACT_PEERS = ("sklearn", "sklearnex", "faiss")
+RACERS = ("sklearn", "sklearn-minibatch", "sklearnex", "faiss", "faiss-super", "superkmeans", "superkmeans-hierarchical")
+SPARSE_RACERS = ("sklearn", "sklearn-minibatch", "sklearnex")
 
 
 def seed_shoal(X: Array, k: int, seed: int) -> Callable[[], Array]:

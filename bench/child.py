@@ -45,13 +45,13 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
 
 
 def fit(task: dict[str, Any]) -> dict[str, Any]:
-    """Fits of so many iterations, one after the other; the centres of the last go to a file."""
+    """Fits of so many iterations, or other degrees of effort, one after the other; all their centres go to a file."""
     library = task["library"]
     X, C0 = _load(task["rows"]), np.load(task["start"])
     _warm(library, X, len(C0))
     if len(task["iters"]) > 1:  # a difference of fits: the first in full size pays for fresh memory, so it does not count
         ADAPTERS[library].fit(X, C0, task["iters"][0], task["tol"])
-    runs = []
+    runs, centers = [], []
     for iters in task["iters"]:
         found, times = _timed(partial(ADAPTERS[library].fit, X, C0, iters, task["tol"]))
         runs.append(
@@ -64,7 +64,8 @@ def fit(task: dict[str, Any]) -> dict[str, Any]:
                 "ran": found.ran,
             }
         )
-    np.save(task["out"], found.centers)
+        centers.append(found.centers)
+    np.save(task["out"], np.stack(centers))
     return {"runs": runs}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ HOW_TO_GET = {
     "covtype": "sklearn.datasets.fetch_openml(data_id=1596), covertype: X as int16, 54 columns",
     "sift_bsds500": "the SIFT descriptors of the 500 photographs of BSDS500: X as uint8, 128 columns",
     "20newsgroups": 'sklearn.datasets.fetch_20newsgroups(subset="all") as a CSR matrix of counts: data, indices, indptr, shape',
+    "wordnet_glosses": "the glosses of WordNet's synsets as a CSR matrix of counts: data, indices, indptr, shape",
 }
 FRANTI_SITE = "the clustering basic benchmark, cs.uef.fi/sipu/datasets: X and centroids"
 
@@ -51,6 +53,7 @@ class Problem:
     steps: tuple[int, int] = (1, 6)
     most_repeats: int = 9  # for what takes minutes
     long: bool = False  # half an hour: only when it is named
+    lengths: tuple[int, ...] = (1, 2, 3, 5, 8, 12, 20, 40, 100)  # iterations of the fits of a race
 
 
 def dense(rows: Any) -> Array:
@@ -130,13 +133,16 @@ def covtype() -> Array:
     return np.ascontiguousarray((X - X.mean(axis=0)) / np.where(spread > 0, spread, 1), np.float32)
 
 
-def newsgroups() -> Any:
+def _text(name: str) -> Any:
     """tf-idf with sublinear counts, unit rows; empty rows left out."""
-    parts = _arrays("20newsgroups")
+    parts = _arrays(name)
     X = sparse.csr_array((parts["data"].astype(np.float64), parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))
     idf = np.log((1 + X.shape[0]) / (1 + np.bincount(X.indices, minlength=X.shape[1]))) + 1
     X.data = (1 + np.log(X.data)) * idf[X.indices]
     return _unit_rows(X[np.diff(X.indptr) > 0])
+
+
+newsgroups, wordnet = partial(_text, "20newsgroups"), partial(_text, "wordnet_glosses")
 
 
 def franti(name: str) -> tuple[Array, int]:
@@ -165,6 +171,13 @@ CONVERGE = [
     Problem("mnist-k50", 50, mnist),
     Problem("covtype-k50", 50, covtype),
     Problem("sift-k1000", 1000, sift, most_repeats=1, long=True),
+]
+REACH = [
+    Problem("mnist-k50", 50, mnist),
+    Problem("covtype-k50", 50, covtype),
+    Problem("sift-k1000", 1000, sift, lengths=(3, 6, 10, 16, 25)),
+    Problem("20newsgroups-k50", 50, newsgroups),
+    Problem("wordnet-k50", 50, wordnet),
 ]
 ALGORITHMS = [
     Problem("mnist-k50", 50, mnist),

@@ -18,7 +18,6 @@ RESULT = {
     "columns": 2,
     "clusters": 2,
     "seed": 0,
-    "algorithm": "lloyd",
     "energy": 1.5,
     "steps": 3,
     "stopped": "converged",
@@ -26,8 +25,7 @@ RESULT = {
     "seconds_to_compile": 0.2,
     "accuracy": 0.5,
     "nmi": 0.5,
-    "distances": 30,
-    "distances_of_lloyd": 60,
+    "summary": "2 clusters of 10 rows",
     "sizes": [4, 6],
 }
 
@@ -42,12 +40,12 @@ def run(capsys, *arguments):
 def answer(monkeypatch, result):
     """Let the demo end with this at once."""
 
-    def cluster(k, seed):
+    def run(k, seed):
         if isinstance(result, BaseException):
             raise result
         return {**result, "clusters": k, "seed": seed}
 
-    monkeypatch.setattr(demo, "cluster", cluster)
+    monkeypatch.setattr(demo, "run", run)
 
 
 def test_demo_through_click():
@@ -63,7 +61,8 @@ def test_demo_for_people(capsys, monkeypatch):
     answer(monkeypatch, RESULT)
     code, out, err = run(capsys, "demo", "-k", "4")
     assert code == 0
-    assert "4, seed 0, algorithm lloyd" in out
+    assert "4, seed 0" in out
+    assert "2 clusters of 10 rows" in out
     assert "6 4" in out
     assert err.startswith("Clustering handwritten digits")
 

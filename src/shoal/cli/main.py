@@ -78,7 +78,7 @@ def demo(clusters: int, seed: int, as_json: bool) -> None:
     from . import demo as show
 
     with reading_data():
-        result = show.cluster(clusters, seed)
+        result = show.run(clusters, seed)
     (show.print_json if as_json else show.print_table)(result)
 
 
