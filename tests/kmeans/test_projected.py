@@ -24,7 +24,7 @@ def flat(n, d, rank=8, seed=0, dtype=np.float32):
 def test_all_ways_to_score_give_lloyds_result(monkeypatch, d, whole, many, dtype):
     monkeypatch.setattr(projected, "MANY", many)
     monkeypatch.setattr(projected, "WHOLE", whole)
-    monkeypatch.setattr(projected, "STRETCH", 50)
+    monkeypatch.setattr(projected, "FIRST", 50)
     X = flat(1500, d, dtype=dtype)
     X[::7] = X[0]  # and ties
     plain, fast = (

@@ -32,11 +32,11 @@ COARSE, FINE = (
     (48, 64),
 )  # columns of the heads, fine ones for rows up to WHOLE columns or wider; the last is the rest's norm
 GROUPS = 64  # at most
-SCORES_AT_ONCE = 1 << 16  # coarse scores that stay in the cache while they are looked at
+SCORES_AT_ONCE = 1 << 18  # coarse scores that stay in the cache while they are looked at
 WHOLE = 256  # columns up to which rows are their own heads in the first step
 TRIED, WORTHLESS = 256, 0.5  # rows that heads are tried on; the share of centres that they may at most leave open
-STRETCH = 512  # rows that are scored in one way, where that is not a tile
-MANY = 0.4  # share of the pairs that must be open for a GEMM of all of them to be the faster way
+FIRST = 512  # rows of a block that tell how many pairs are open
+MANY = 0.5  # share of the pairs that must be open for a GEMM of all of them to be the faster way
 RANGE = 8.0  # the largest stored bound, in norms of the median row
 
 
@@ -149,26 +149,28 @@ def side_by_side(C: Array, b: Bounds) -> Centres:
 def assign_block(
     block: DenseBlock, labels: Array, old: Array, weights: Array, upper: Array, lower: Array, heads: Array, plan: Plan
 ) -> Found:
-    """One block's share of a step: stretches of rows, each scored the way that would have suited the one before."""
+    """One block's share of a step. Its first rows tell which way to score suits the others."""
     X, (k, d) = block.X, plan.lanes.C.shape
     width = plan.lanes.coarse.shape[1]
     H = heads if width < d else X
     precision = (2 * rounding(X.dtype, d), plan.per_unit)
-    tile = max(32, min(dense.TILE, SCORES_AT_ONCE // k // 8 * 8))
+    tile, lanes = max(32, SCORES_AT_ONCE // k // 8 * 8), tuple(plan.lanes)
     if heads.shape[1] and np.isinf(upper).any():  # rows that come for the first time, or whose bounds were forgotten
         new = slice(None) if np.isinf(upper).all() else np.flatnonzero(np.isinf(upper))
         heads[new] = head_of(X[new], plan.basis, COARSE)
-    start, visited, computed, scored, many = 0, 0, 0, 0, False
+    start, visited, computed, scored = 0, 0, 0, 0
+    many = labels.min() < 0  # rows without a label take the nearest head's
     while start < len(X):
-        many = many or labels[start : start + STRETCH].min() < 0  # rows without a label take the nearest head's
-        s = slice(start, min(start + (tile if many else STRETCH), len(X)))
+        size = tile if many else len(X) if start else FIRST
+        s = slice(start, min(start + size, len(X)))
         n = s.stop - start
-        minima = _score_all(H[s], precision, plan) if many else None
+        minima = tuple(_score_all(H[s], precision, plan)) if many else None
         rows, distances, opened = dense.settle_rows(
-            X[s], H[s], minima and tuple(minima), *precision, tuple(plan.lanes), plan.moved, labels[s], upper[s], lower[s]
+            X[s], H[s], minima, *precision, lanes, plan.moved, labels[s], upper[s], lower[s]
         )
         visited, computed, scored = visited + rows, computed + distances, scored + (n * k if many else opened * dense.LANES)
-        start, many = s.stop, opened * dense.LANES > MANY * n * k
+        many = many or opened * dense.LANES > MANY * n * k
+        start = s.stop
     return Found(block.moves(weights, old, labels, k, plan.anew), visited, computed + scored * width // d)
 
 
