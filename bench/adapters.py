@@ -57,7 +57,7 @@ def _shoal(algorithm: str) -> Callable[[Any, Array, int, float], Fit]:
 def _nested(X: Any, C0: Array, quality: float, tol: float) -> Fit:
     from shoal import NestedKMeans
 
-    quality = min(quality, 0.5)  # a warm-up asks for three iterations
+    quality = quality if quality < 1 else 0.0  # a warm-up asks for iterations
     model = NestedKMeans(len(C0), init=C0, quality=quality, tol=tol, random_state=0, n_threads=cpu_count()).fit(X)
     distances = sum(record["distances"] for record in model.history_)
     return Fit(model.cluster_centers_, model.n_iter_, model.inertia_, distances)

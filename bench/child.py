@@ -21,7 +21,7 @@ from scipy import sparse
 from .adapters import ADAPTERS, SEEDERS, restart
 from .problems import dense
 
-WARM_ROWS = 2000
+WARM_ROWS, WARM_STEPS = 2000, 30
 
 
 def _load(path: str) -> Any:
@@ -31,9 +31,12 @@ def _load(path: str) -> Any:
 
 
 def _warm(library: str, X: Any, k: int) -> None:
-    """Imports, compiled code and threads: three iterations on the first rows, which are their own start."""
+    """Imports, compiled code and threads: some iterations on the first rows, which are their own start.
+
+    Enough of them for those who go on in another way once few rows move.
+    """
     head = X[: max(WARM_ROWS, 2 * k)]
-    ADAPTERS[library].fit(head, dense(head[:k]).copy(), 3, 0.0)
+    ADAPTERS[library].fit(head, dense(head[:k]).copy(), WARM_STEPS, 0.0)
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:

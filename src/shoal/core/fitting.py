@@ -35,6 +35,12 @@ class Count(Interval):
         return not isinstance(val, bool) and bool(super().is_satisfied_by(val))
 
 
+def keep(model: Any, given: dict[str, Any]) -> None:
+    """Parameters become attributes, as scikit-learn wants them: by their names, as they are."""
+    for name in inspect.signature(type(model)).parameters:
+        setattr(model, name, given[name])
+
+
 class Method(NamedTuple):
     """A method, made ready for some rows."""
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from sklearn.utils._param_validation import StrOptions
 
 from ..core import partition
-from ..core.fitting import CenterMover, Method
+from ..core.fitting import CenterMover, Method, keep
 from ..core.moments import Moments
 from ..core.rows import Rows
 from .auto import ALGORITHMS, find
@@ -49,6 +49,8 @@ class KMeans(CenterMover):
         "algorithm": [StrOptions({"auto", *ALGORITHMS})],
     }
 
+    algorithm: str
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -65,18 +67,7 @@ class KMeans(CenterMover):
         callback: Callable[[dict[str, Any]], bool | None] | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.time_budget = time_budget
-        self.algorithm = algorithm
-        self.metric = metric
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.callback = callback
-        self.verbose = verbose
+        keep(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -23,7 +23,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..core import partition
 from ..core.blocks import Block, Centers
 from ..core.driver import Outcome
-from ..core.fitting import CenterMover, Count, Method
+from ..core.fitting import CenterMover, Count, Method, keep
 from ..core.moments import Moments
 from ..core.partition import Assign, Partition
 from ..core.rows import Rows
@@ -180,6 +180,11 @@ class NestedKMeans(CenterMover):
         "bounds": [StrOptions(set(BOUNDS))],
     }
 
+    batch_size: int
+    rho: float
+    quality: float
+    bounds: str
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -199,21 +204,7 @@ class NestedKMeans(CenterMover):
         callback: Callable[[dict[str, Any]], bool | None] | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.n_init = n_init
-        self.batch_size = batch_size
-        self.rho = rho
-        self.quality = quality
-        self.bounds = bounds
-        self.max_iter = max_iter
-        self.tol = tol
-        self.time_budget = time_budget
-        self.metric = metric
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.callback = callback
-        self.verbose = verbose
+        keep(self, locals())
 
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         _, assign = find(rows, self.n_clusters, BOUNDS[self.bounds])
