@@ -20,6 +20,7 @@ from .types import Array, is_sparse
 
 NARROW, FEW = 40, 12  # up to this many columns or centres the fused kernel beats a GEMM and a scan
 SCORES_AT_ONCE = 1 << 20  # entries of one score matrix: it should stay in the cache
+DOUBTS_AT_ONCE = 1 << 17  # the same, with distances in float64 beside it
 
 
 class Centers(NamedTuple):
@@ -100,8 +101,9 @@ class DenseBlock:
                 out = S if s.stop - a == S.shape[1] else np.empty((len(S), s.stop - a), S.dtype)
                 np.dot(centers.Z, self.X[s].T, out=out)
                 dense_kernels.two_best_wide(out, centers.z2, labels[s], best[s], second[s])
-        off = rounding(self.X.dtype, d)
-        dense_kernels.settle_near_ties(self.X, centers.C, off, centers.norms2, best, second, labels)
+        margin = np.empty(n, self.X.dtype)
+        dense_kernels.margins(self.X, rounding(self.X.dtype, d), centers.norms2, labels, margin)
+        _decide(self, np.flatnonzero(~(second - best > margin)), best + margin, centers, labels)
         return labels
 
     def scores(self, centers: Centers, columns: slice) -> Array:
@@ -151,23 +153,16 @@ class SparseBlock:
         return SparseBlock(self.X[rows])
 
     def nearest(self, centers: Centers) -> Array:
-        labels = np.empty(len(self), np.int32)
-        norms2, off = self.squared_norms(), rounding(self.X.dtype, self.X.shape[1])
+        n = len(self)
+        labels = np.empty(n, np.int32)
+        best, second = np.empty((2, n), self.X.dtype)
         step = max(64, SCORES_AT_ONCE // len(centers.C))
-        for a in range(0, len(self), step):
-            part = SparseBlock(self.X[a : a + step])
-            S = part.scores(centers, slice(None))
-            where = slice(a, a + len(part))
-            best, second = np.empty((2, len(part)), S.dtype)
-            choice.two_best(S, labels[where], best, second)
-            margin = 2 * off * (norms2[where] + centers.norms2[labels[where]])
-            doubt = np.flatnonzero(~(second - best > margin))
-            if len(doubt):
-                near = S[doubt] <= (best[doubt] + margin[doubt])[:, None]
-                line, ids = np.nonzero(near)
-                distances = np.full(near.shape, np.inf)
-                distances[line, ids] = part.pair_distances(doubt[line], ids, centers)
-                labels[where][doubt] = distances.argmin(axis=1)
+        for a in range(0, n, step):
+            where = slice(a, min(a + step, n))
+            S = SparseBlock(self.X[where]).scores(centers, slice(None))
+            choice.two_best(S, labels[where], best[where], second[where])
+        margin = 2 * rounding(self.X.dtype, self.X.shape[1]) * (self.squared_norms() + centers.norms2[labels])
+        _decide(self, np.flatnonzero(~(second - best > margin)), best + margin, centers, labels)
         return labels
 
     def scores(self, centers: Centers, columns: slice) -> Array:
@@ -200,6 +195,20 @@ class SparseBlock:
 
 
 Block = DenseBlock | SparseBlock
+
+
+def _decide(block: Block, rows: Array, limit: Array, centers: Centers, labels: Array) -> None:
+    """Label rows for which scores leave several centres open, up to a limit: by distance, the first of equals."""
+    step = max(1, DOUBTS_AT_ONCE // len(centers.C))
+    for a in range(0, len(rows), step):
+        some = rows[a : a + step]
+        part = block.take(some)
+        open_ = part.scores(centers, slice(None)) <= limit[some, None]
+        open_[np.arange(len(some)), labels[some]] = True
+        line, ids = np.nonzero(open_)
+        distances = np.full((len(some), len(centers.C)), np.inf)
+        distances[line, ids] = part.pair_distances(line, ids, centers)
+        labels[some] = distances.argmin(axis=1)
 
 
 def slack_of(norms2: Array, dtype: np.dtype, columns: int) -> Array:

@@ -177,28 +177,18 @@ def two_best_wide(
 
 
 @fast_kernel
-def settle_near_ties(
+def margins(
     X,  # IN (n, d)
-    C,  # IN (k, d)
     rounding,  # IN how far a score may be off, as a fraction of |x|^2 + |c|^2
     norms2,  # IN (k) |c|^2
-    best,  # IN (n)
-    second,  # IN (n)
-    labels,  # ADD (n) int32
+    labels,  # IN (n) int32: of the best scores
+    out,  # OUT (n): scores farther than this from the best can't be better
 ):
-    """Where two centres' scores are closer than their rounding, decide by distance; the first of equals wins."""
     for i in range(X.shape[0]):
         norm2 = X.dtype.type(0)  # for a margin, float32 will do
         for t in range(X.shape[1]):
             norm2 += X[i, t] * X[i, t]
-        if second[i] - best[i] > 2 * rounding * (norm2 + norms2[labels[i]]):
-            continue
-        nearest = np.inf
-        for j in range(C.shape[0]):
-            distance = squared_distance(X, i, C, j)
-            if distance < nearest:
-                nearest = distance
-                labels[i] = j
+        out[i] = 2 * rounding * (norm2 + norms2[labels[i]])
 
 
 @kernel
