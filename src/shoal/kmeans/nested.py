@@ -44,7 +44,7 @@ class Info(NamedTuple):
     distances: int
     reassigned: int  # rows that changed cluster or joined
     batch: int  # rows in the batch
-    gap: float  # by how much more the energy of a row that joined in this step was than that of the others, as a share
+    gap: float  # by how much more a row that joined in this step may cost than the others, as a share
 
 
 class Batches:
@@ -84,16 +84,22 @@ def grow(state: Partition, size: int, places: Array) -> Partition:
 
 
 def measure_gap(rows: Rows, state: Partition, joined: Array) -> float:
-    """What centres that have not seen a row cost it more than those that have: the bias of an energy on the batch."""
+    """What centres that have not seen a row cost it more than those that have: the bias of an energy on the batch.
+
+    By two standard errors more than was seen, so that a few rows that cost much don't go unnoticed.
+    """
     per_row = (rows.weights, state.labels, joined)
-    energy, mass = np.sum([*rows.shares(_gap_block, rows.prepare(state.centers), per_row=per_row)], axis=0)
-    old, new = energy / np.maximum(mass, np.finfo(float).tiny)
-    return float(new / old - 1) if old > 0 else 0.0
+    energy, energy2, mass, mass2 = np.sum([*rows.shares(_gap_block, rows.prepare(state.centers), per_row=per_row)], axis=0)
+    if not mass.all() or energy[0] <= 0:
+        return 0.0 if mass.all() else np.inf
+    mean = energy / mass
+    error2 = np.maximum(energy2 / mass - mean**2, 0) * mass2 / mass**2
+    return float((mean[1] - mean[0] + 2 * np.sqrt(error2.sum())) / mean[0])
 
 
 def _gap_block(block: Block, weights: Array, labels: Array, joined: Array, centers: Centers) -> Array:
     distances = block.pair_distances(np.arange(len(block)), labels, centers)
-    return np.array([np.bincount(joined, weights * distances, 2), np.bincount(joined, weights, 2)])
+    return np.array([np.bincount(joined, w, 2) for w in (weights * distances, weights * distances**2, weights, weights**2)])
 
 
 def tail(energies: list[float]) -> float:
@@ -158,9 +164,9 @@ class NestedKMeans(CenterMover):
     remaining_ : float
         Which share of the energy was thought to be still to gain in the end.
     history_ : list of dict
-        One record a step of the start that was kept, as in `KMeans`, `batch` (rows looked at) and `gap` (by how much the
-        energy of rows that had just joined was above that of the others, as a share). Until the batch is
-        all rows, `energy` is an estimate: that of the batch, times what the batch is a part of.
+        One record a step of the start that was kept, as in `KMeans`, `batch` (rows looked at) and `gap` (by how much
+        more rows that had just joined may cost than the others, as a share: two standard errors above what was seen).
+        Until the batch is all rows, `energy` is an estimate: that of the batch, times what the batch is a part of.
 
     Examples
     --------
