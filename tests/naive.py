@@ -3,6 +3,7 @@
 from itertools import permutations
 
 import numpy as np
+from scipy.special import logsumexp
 
 
 def distances(X, C):
@@ -55,6 +56,29 @@ def lloyd(X, C, max_iter=300, tol=0.0, weights=None):
 def members(names, C):
     """(which rows are its own, where it is) of each centre."""
     return [(names == j, c) for j, c in enumerate(C)]
+
+
+def log_densities(X, C, variance):
+    """(n, k): log of each Gaussian's density at each row, times its weight of 1 / k."""
+    k, d = np.shape(C)
+    return -distances(X, C) / (2 * variance) - d / 2 * np.log(2 * np.pi * variance) - np.log(k)
+
+
+def mixture(X, C, variance, steps, weights=None):
+    """EM for Gaussians of equal weight and fixed variance: centres, and the log-likelihood of those that came in."""
+    X, C = np.asarray(X, np.float64), np.array(C, np.float64)
+    weights, likelihoods = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64), []
+    for _ in range(steps):
+        L = log_densities(X, C, variance)
+        total = logsumexp(L, axis=1)
+        likelihoods.append(weights @ total)
+        R = weights[:, None] * np.exp(L - total[:, None])
+        lost = R.sum(axis=0) <= 1e-290 * weights.sum()
+        far = np.where(weights > 0, distances(X, C).min(axis=1), 0)
+        C = np.array([c if gone else r @ X / r.sum() for r, c, gone in zip(R.T, C, lost, strict=True)])
+        if lost.any() and far.any():
+            C[lost.argmax()] = X[far.argmax()]
+    return C, likelihoods
 
 
 def unit(X):

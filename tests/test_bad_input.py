@@ -274,6 +274,13 @@ def test_starting_centres_without_direction(layout):
         KMeans(3, init=np.eye(3) - [[1, 0, 0]], metric="cosine").fit(layout(GOOD))
 
 
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize(("dtype", "far"), [(np.float32, 1e20), (np.float32, 1e300), (np.float64, 1e160), (np.float64, 1e308)])
+def test_starting_centres_out_of_range(layout, dtype, far):
+    with pytest.raises(ValueError, match=r"init row 1 lies so far from the rows of X that float\d\d"):
+        KMeans(3, init=spoiled(-far, 1, 2)[:3]).fit(layout(GOOD.astype(dtype)))
+
+
 BAD_WEIGHTS = {
     "negative": (np.where(np.arange(20) == 4, -1.0, 1.0), r"sample_weight\[4\] is -1.0"),
     "NaN": (np.where(np.arange(20) == 4, np.nan, 1.0), r"sample_weight\[4\] is nan"),

@@ -3,17 +3,19 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["KMeans", "NestedKMeans", "cluster", "metrics"]
+__all__ = ["KMeans", "NestedKMeans", "SphericalMixture", "cluster", "metrics"]
 
 if TYPE_CHECKING:
     from . import metrics as metrics
     from .front import cluster as cluster
     from .kmeans.exact import KMeans as KMeans
+    from .kmeans.mixture import SphericalMixture as SphericalMixture
     from .kmeans.nested import NestedKMeans as NestedKMeans
 
 _HOMES = {  # imported on first use: scikit-learn and Numba take half a second
     "KMeans": "shoal.kmeans.exact",
     "NestedKMeans": "shoal.kmeans.nested",
+    "SphericalMixture": "shoal.kmeans.mixture",
     "cluster": "shoal.front",
 }
 

@@ -83,7 +83,7 @@ class DenseBlock:
         dense_kernels.squared_norms(self.X, out)
         return out
 
-    def take(self, rows: Array) -> DenseBlock:
+    def take(self, rows: Array | slice) -> DenseBlock:
         return DenseBlock(self.X[rows])
 
     def nearest(self, centers: Centers) -> Array:
@@ -149,7 +149,7 @@ class SparseBlock:
         sparse_kernels.squared_norms(self.X.data, self.X.indptr, out)
         return out
 
-    def take(self, rows: Array) -> SparseBlock:
+    def take(self, rows: Array | slice) -> SparseBlock:
         return SparseBlock(self.X[rows])
 
     def nearest(self, centers: Centers) -> Array:

@@ -91,7 +91,7 @@ def all_or_nothing(model: Any) -> Iterator[None]:
 NEAR = {np.dtype(np.float32): 2.0**40, np.dtype(np.float64): 2.0**480}  # up to here squares can be added up at ease
 
 
-def _near_block(start: int, raw: Any, rows: Rows, centers: Centers) -> tuple[Block, Centers]:
+def near_block(start: int, raw: Any, rows: Rows, centers: Centers) -> tuple[Block, Centers]:
     """New rows and the centres; in float64 where rows lie so far out of the fit's range that float32 would not do."""
     check_values(start, raw, rows.frame.unit)
     for dtype in dict.fromkeys([rows.dtype, np.dtype(np.float64)]):
@@ -109,13 +109,13 @@ def _near_block(start: int, raw: Any, rows: Rows, centers: Centers) -> tuple[Blo
 
 
 def _energy_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers) -> float:
-    block, centers = _near_block(start, raw, rows, centers)
+    block, centers = near_block(start, raw, rows, centers)
     return energy_block(block, weights, block.nearest(centers), centers)
 
 
 def _distances_block(start: int, raw: Any, out: Array, rows: Rows, centers: Centers) -> None:
     """Distances to all centres, as the user knows them."""
-    block, centers = _near_block(start, raw, rows, centers)
+    block, centers = near_block(start, raw, rows, centers)
     k, frame = len(centers.C), rows.frame
     step = max(1, (1 << 18) // k)
     for a in range(0, len(block), step):
@@ -126,7 +126,7 @@ def _distances_block(start: int, raw: Any, out: Array, rows: Rows, centers: Cent
 
 
 def _label_block(start: int, raw: Any, out: Array, rows: Rows, centers: Centers) -> None:
-    block, centers = _near_block(start, raw, rows, centers)
+    block, centers = near_block(start, raw, rows, centers)
     out[:] = block.nearest(centers)
 
 

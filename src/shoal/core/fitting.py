@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import time
 import warnings
@@ -17,7 +18,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from . import partition
 from .checks import check_centers, check_rows, check_weights
 from .driver import Limits, Outcome, drive
-from .estimator import WRAPPED, CentersEstimator, Hooks, all_or_nothing, seed_of, with_callbacks
+from .estimator import NEAR, WRAPPED, CentersEstimator, Hooks, all_or_nothing, seed_of, with_callbacks
 from .moments import Moments, measure
 from .partition import Assign, Partition
 from .rows import Frame, Rows
@@ -122,12 +123,13 @@ class CenterMover(CentersEstimator):
     verbose: int
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """What all of them take and give is documented here, once."""
+        """What all of them take and give is documented here, once; what a class says itself goes before it."""
         super().__init_subclass__(**kwargs)
-        defaults = inspect.signature(cls).parameters
-        words = {name: defaults[name].default for name in ("max_iter", "tol") if name in defaults}
-        doc = cls.__doc__ or ""
-        cls.__doc__ = doc.replace("    ...\n", PARAMETERS.format(**words), 1).replace("    ...\n", ATTRIBUTES, 1)
+        doc, own = cls.__doc__ or "", inspect.signature(cls).parameters
+        words = {name: own[name].default for name in ("max_iter", "tol") if name in own}
+        entries = re.findall(r"^(    (\w+) : .*\n(?:     .*\n)*)", PARAMETERS, re.MULTILINE)
+        shared = [entry.format(**words) for entry, name in entries if name in own and f"\n    {name} : " not in doc]
+        cls.__doc__ = doc.replace("    ...\n", "".join(shared), 1).replace("    ...\n", ATTRIBUTES, 1)
 
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         """The method for these rows."""
@@ -182,14 +184,17 @@ class CenterMover(CentersEstimator):
                 break
             start = method.begin(self._start(rows, given, X, seed, attempt), attempt)
             outcome = self._run(rows, start, method, limits, hooks, attempt)
-            outcome, energy = self._settle(rows, outcome, method)
-            if best is None or energy < least:
-                best, least = outcome, energy
+            outcome, loss = self._settle(rows, outcome, method)
+            if best is None or loss < least:
+                best, least = outcome, loss
             if outcome.reason in ("callback", "time_budget"):
                 cut = outcome.reason
                 break
         assert best is not None
         self._publish(rows, best._replace(reason=cut or best.reason), least)
+        found = int(np.count_nonzero(np.bincount(self.labels_)))
+        if found < self.n_clusters:
+            warnings.warn(self._why_few(found, rows), ConvergenceWarning, stacklevel=3 + WRAPPED)
         hooks.close()
 
     def _starts(self, given: Array | None) -> int:
@@ -216,7 +221,14 @@ class CenterMover(CentersEstimator):
                 given = check_centers(self.init(X, k, random_state=state), k, rows.d, "what init returned")
             if rows.frame.unit and not given.any(axis=1).all():
                 raise ValueError(f"init row {int(np.argmin(given.any(axis=1)))} is all zeros: cosine needs a direction.")
-            C = rows.convert(given).X
+            with np.errstate(over="ignore"):
+                C = rows.convert(given).X
+            far = np.abs(C).max(axis=1)
+            if far.max() > NEAR[rows.dtype]:
+                raise ValueError(
+                    f"init row {int(far.argmax())} lies so far from the rows of X that {rows.dtype} can't hold its squared "
+                    "distances: give centres nearer to them."
+                )
         return np.ascontiguousarray(C, rows.dtype)
 
     def _run(self, rows: Rows, state: Any, method: Method, limits: Limits, hooks: Hooks, start: int) -> Outcome:
@@ -242,7 +254,7 @@ class CenterMover(CentersEstimator):
     def _settle(self, rows: Rows, outcome: Outcome, method: Method) -> tuple[Outcome, float]:
         """Label the rows by the centres as they will be published, and leave no cluster empty that could have a row.
 
-        Returns their energy too, by distances, in the rows' frame.
+        Returns their energy too, by distances, in the rows' frame: what starts are compared by.
         """
         state, labelled_by, assign = outcome.state, None, method.assign
         if not isinstance(state, Partition) or len(state.labels) < len(rows):
@@ -279,11 +291,10 @@ class CenterMover(CentersEstimator):
         self.history_ = outcome.history
         self.stop_reason_ = outcome.reason
         self.n_iter_ = len(outcome.history)
-        found = len(np.unique(self.labels_))
-        if found < self.n_clusters:
-            warnings.warn(
-                f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): "
-                f"X has too few distinct rows{' of positive weight' if rows.has_weights else ''}; n_clusters={found} would do.",
-                ConvergenceWarning,
-                stacklevel=4 + WRAPPED,
-            )
+
+    def _why_few(self, found: int, rows: Rows) -> str:
+        """What to tell the user where clusters have stayed empty."""
+        return (
+            f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): "
+            f"X has too few distinct rows{' of positive weight' if rows.has_weights else ''}; n_clusters={found} would do."
+        )
