@@ -45,8 +45,8 @@ def lloyd(X, C, max_iter=300, tol=0.0, weights=None):
     for _ in range(max_iter):
         energies.append(energy(X, C, weights))
         names = fill_empty(X, C, labels(X, C), weights)
-        means = [np.average(X[own], axis=0, weights=weights[own]) if weights[own].any() else c for own, c in members(names, C)]
-        shift, C = ((means - C) ** 2).sum(), np.array(means)
+        new = means(X, names, C, weights)
+        shift, C = ((new - C) ** 2).sum(), new
         if np.array_equal(names, old) or shift <= tol:
             break
         old = names
@@ -79,6 +79,13 @@ def mixture(X, C, variance, steps, weights=None):
         if lost.any() and far.any():
             C[lost.argmax()] = X[far.argmax()]
     return C, likelihoods
+
+
+def means(X, names, C, weights):
+    """Of each cluster; a centre without rows stays where it is."""
+    return np.array(
+        [np.average(X[own], axis=0, weights=weights[own]) if weights[own].any() else c for own, c in members(names, C)]
+    )
 
 
 def unit(X):
@@ -139,3 +146,34 @@ def nested(X, C, order, size, rho, steps):
             if (sigma / np.linalg.norm(C - old, axis=1)).min() > rho:
                 size = min(2 * size, len(X))
     return out
+
+
+def variance_reduced(X, C, epochs, eta, variant="vrkm++", correction=True, weights=None):
+    """VRKM and VRKM++ row by row; `epochs` are the rows that each epoch picks."""
+    X, C = np.asarray(X, np.float64), np.array(C, np.float64)
+    weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
+    for picked in epochs:
+        names = fill_empty(X, C, labels(X, C), weights)
+        corrected = means(X, names, C, weights)
+        snapshot = corrected if correction else C
+        batch = snapshot - corrected if variant == "vrkm" else 0
+        C = snapshot.copy()
+        for x, old in zip(X[picked], names[picked], strict=True):
+            new = labels([x], C)[0]
+            if correction and new == old and np.array_equal(C[new], snapshot[old]):
+                continue
+            gamma = np.zeros_like(C)
+            gamma[new] += C[new] - x
+            gamma[old] -= snapshot[old] - x
+            C = C - eta * (gamma + batch)
+    return C
+
+
+def variance_reduced_block(X, C, names, snapshot, eta):
+    """The steps of a whole block of rows from the same centres; N rows pull a centre 1 - (1 - eta)^N of the way."""
+    new, total = labels(X, C), np.zeros_like(C)
+    for x, now, old in zip(X, new, names, strict=True):
+        total[now] += C[now] - x
+        total[old] -= snapshot[old] - x
+    N = np.maximum(np.bincount(new, minlength=len(C)), 1)
+    return C - ((1 - (1 - eta) ** N) / N)[:, None] * total

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["KMeans", "NestedKMeans", "SphericalMixture", "cluster", "metrics"]
+__all__ = ["KMeans", "NestedKMeans", "SphericalMixture", "VarianceReducedKMeans", "cluster", "metrics"]
 
 if TYPE_CHECKING:
     from . import metrics as metrics
@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from .kmeans.exact import KMeans as KMeans
     from .kmeans.mixture import SphericalMixture as SphericalMixture
     from .kmeans.nested import NestedKMeans as NestedKMeans
+    from .kmeans.variance_reduced import VarianceReducedKMeans as VarianceReducedKMeans
 
 _HOMES = {  # imported on first use: scikit-learn and Numba take half a second
     "KMeans": "shoal.kmeans.exact",
     "NestedKMeans": "shoal.kmeans.nested",
     "SphericalMixture": "shoal.kmeans.mixture",
+    "VarianceReducedKMeans": "shoal.kmeans.variance_reduced",
     "cluster": "shoal.front",
 }
 

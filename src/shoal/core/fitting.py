@@ -256,12 +256,13 @@ class CenterMover(CentersEstimator):
 
         Returns their energy too, by distances, in the rows' frame: what starts are compared by.
         """
-        state, labelled_by, assign = outcome.state, None, method.assign
+        state, labelled_by, assign = getattr(outcome.state, "partition", outcome.state), None, method.assign
         if not isinstance(state, Partition) or len(state.labels) < len(rows):
             state = partition.begin(rows, state.centers)
         elif outcome.info.reassigned == outcome.info.shift == 0:
             labelled_by = state.centers
-        if outcome.reason == "converged" and 0 < state.moved < len(rows):  # rows came and left: their sums have rounded more
+        means = isinstance(outcome.state, Partition)  # of their rows, its centres are
+        if means and outcome.reason == "converged" and 0 < state.moved < len(rows):  # their sums have rounded more
             state, _ = partition.advance(rows, state._replace(moved=len(rows)), partition.keep_labels)
         state = self._as_published(rows, state)
         if labelled_by is None or not np.array_equal(state.centers, labelled_by):

@@ -128,14 +128,14 @@ def advance(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, In
             a[:] = 0
         for share in keep_labels(rows, state)[0]:
             share.moves.add_to(*totals)
-    means = _means(state.centers, sums, masses, counts > 0, rows.frame.unit)
+    means = means_of(state.centers, sums, masses, counts > 0, rows.frame.unit)
     shift = float(((means.astype(np.float64) - C) ** 2).sum())
     total = 0 if anew else state.moved + moved
     new = Partition(means, state.labels, sums, masses, squares, counts, total, moved, bounds)
     return new, Info(max(float(energy), 0.0), shift, visited, distances, moved)
 
 
-def _means(old: Array, sums: Array, masses: Array, filled: Array, unit: bool) -> Array:
+def means_of(old: Array, sums: Array, masses: Array, filled: Array, unit: bool) -> Array:
     """Means of the rows, of unit length for cosine. A cluster without rows keeps its centre."""
     means = np.divide(sums, masses[:, None], out=old.astype(np.float64), where=filled[:, None])
     if unit:

@@ -33,6 +33,7 @@ BLOCK_NUMBERS = 1 << 19  # numbers in a block: a few MB, so that a worker's bloc
 BLOCK_ROWS = (4096, 1 << 16)
 BLOCK_MOST = 1 << 22  # numbers in a block of dense rows, however wide they are (but see `FEWEST`): 16 MB of float32
 FEWEST = 64
+PICKED = 4  # picked rows are few: so many times smaller are their blocks, that there is one for every worker
 
 
 PART_ROWS, PARTS = 512, 8  # least rows in a block of a part, and blocks that it is divided into if they are larger
@@ -161,6 +162,8 @@ class Rows:
     def __enter__(self) -> Self:
         self._open = contextlib.ExitStack()
         self._open.enter_context(one_blas_thread())
+        self._pool = ThreadPoolExecutor(self.n_threads, "shoal")  # no thread is started before there is work for it
+        self._open.callback(self._pool.shutdown, cancel_futures=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -208,9 +211,17 @@ class Rows:
         part.block_rows = min(self.block_rows, max(PART_ROWS, -(-len(ids) // PARTS)))
         return part
 
+    def pick(self, ids: Array) -> Rows:
+        """Some of the rows, as often as they are named, each for one. They are read when they are worked on."""
+        some = copy(self)
+        some.source, some.n = PickedSource(self.source, ids), len(ids)
+        some.weights, some.has_weights = np.broadcast_to(1.0, len(ids)), False
+        some.block_rows = max(FEWEST, self.block_rows // PICKED)
+        return some
+
     def raw_shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
         """fn(start, raw rows, slices of per_row..., args...) of every block, in row order."""
-        if self._open is None:
+        if self._pool is None:
             raise RuntimeError("Rows are worked on inside `with rows:`, which ends their threads: open them first.")
 
         def work(start: int) -> Share:
@@ -222,9 +233,6 @@ class Rows:
         if self.n_threads == 1 or len(starts) < 2:
             yield from map(work, starts)
             return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.n_threads, "shoal")
-            self._open.callback(self._pool.shutdown, cancel_futures=True)
         pool, waiting = self._pool, deque[Future[Share]]()
         try:
             for start in starts:

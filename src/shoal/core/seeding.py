@@ -81,7 +81,7 @@ def _sample(rows: Rows, k: int, rng: np.random.Generator) -> Sample:
     return Sample(ids[order], np.ascontiguousarray(X[order]), np.ascontiguousarray(weights[order]), keys[order])
 
 
-def _draw(rng: np.random.Generator, mass: Array, count: int) -> Array:
+def draw(rng: np.random.Generator, mass: Array, count: int) -> Array:
     """Rows drawn with probability proportional to mass."""
     total = np.cumsum(mass)
     if not total[-1] > 0:
@@ -95,7 +95,7 @@ def random_rows(rows: Rows, k: int, rng: np.random.Generator) -> Array:
     ids, _, mass, keys = _sample(rows, k, rng)
     chosen = np.empty(k, np.int64)
     for j in range(k):
-        chosen[j] = _draw(rng, mass, 1)[0]
+        chosen[j] = draw(rng, mass, 1)[0]
         low, high = (int(np.searchsorted(keys, keys[chosen[j]], side)) for side in ("left", "right"))
         mass[low:high] = 0
     return rows.take(ids[chosen])
@@ -133,7 +133,7 @@ def _greedy(ruler: Ruler, weights: Array, k: int, rng: np.random.Generator) -> A
     saved = np.empty(2 + int(np.log(k)))
     products = np.empty((len(saved), n), y.dtype)
     for j in range(k):
-        tried = _draw(rng, weights * least if j else weights, len(saved) if j else 1)
+        tried = draw(rng, weights * least if j else weights, len(saved) if j else 1)
         np.dot(y[tried], y.T, out=products[: len(tried)])
         best = 0
         if j:
@@ -149,7 +149,7 @@ def parallel(rows: Rows, k: int, rng: np.random.Generator, rounds: int = 5) -> A
     ids = np.flatnonzero(rows.weights > 0)
     if len(ids) <= max(SAMPLE_LEAST, SAMPLE_PER_CENTER * k):
         ids = ids[np.argsort(_key(_sketch(rows, ids)), kind="stable")]
-    candidates = new = rows.take(ids[_draw(rng, rows.weights[ids], 1)])
+    candidates = new = rows.take(ids[draw(rng, rows.weights[ids], 1)])
     least = np.full(len(rows), np.inf)
     for _ in range(rounds):
         for _ in rows.shares(_lower_least, rows.prepare(new), per_row=(least,)):
@@ -157,7 +157,7 @@ def parallel(rows: Rows, k: int, rng: np.random.Generator, rounds: int = 5) -> A
         mass = rows.weights[ids] * least[ids]
         if not mass.any():
             break
-        new = rows.take(ids[np.unique(_draw(rng, mass, 2 * k))])
+        new = rows.take(ids[np.unique(draw(rng, mass, 2 * k))])
         candidates = np.concatenate([candidates, new])
     candidates = np.ascontiguousarray(candidates[np.unique(_key(candidates), return_index=True)[1]])
     if len(candidates) <= k:
@@ -183,13 +183,13 @@ def chains(rows: Rows, k: int, rng: np.random.Generator, length: int = 200) -> A
     ids, X, weights, _ = _sample(rows, k, rng)
     every = np.arange(len(X))
     chosen = np.empty(k, np.int64)
-    chosen[0] = _draw(rng, weights, 1)[0]
+    chosen[0] = draw(rng, weights, 1)[0]
     far = np.empty(len(X))
     dense.pair_distances(X, every, np.full(len(X), chosen[0]), X, far)
     mass = weights * far
     q = (mass / mass.sum() if mass.sum() > 0 else 0) + weights / weights.sum()
     for j in range(1, k):
-        steps = _draw(rng, q, length)
+        steps = draw(rng, q, length)
         block = DenseBlock(np.ascontiguousarray(X[steps]))
         C = DenseBlock.prepare(np.ascontiguousarray(X[chosen[:j]]))
         near = block.pair_distances(np.arange(length), block.nearest(C), C)

@@ -60,11 +60,9 @@ class ArraySource:
 class PickedSource:
     """Some rows of another source, read whenever they are asked for."""
 
-    is_map = True
-
     def __init__(self, source: Source, ids: Array) -> None:
         self.source, self.ids = source, ids
-        self.shape, self.dtype = (len(ids), source.shape[1]), source.dtype
+        self.shape, self.dtype, self.is_map = (len(ids), source.shape[1]), source.dtype, source.is_map
 
     def read(self, start: int, stop: int) -> Any:
         return self.source.take(self.ids[start:stop])

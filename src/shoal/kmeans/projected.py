@@ -62,6 +62,10 @@ class Bounds(NamedTuple):
         upper[places], lower[places], heads[places] = self.upper, self.lower, self.heads
         return self._replace(upper=upper, lower=lower, heads=heads)
 
+    def take(self, rows: Array) -> Bounds:
+        """Bounds of some rows, to go on with by themselves."""
+        return self._replace(upper=self.upper[rows], lower=self.lower[rows], heads=self.heads[rows])
+
 
 class Centres(NamedTuple):
     """The centres as `kernels.dense.settle_rows` wants them: eight side by side, the last eight filled up."""
