@@ -103,6 +103,51 @@ def spherical(X, C, max_iter=300):
     return C, labels(X, C), float((1 - (X @ C.T).max(axis=1)).sum())
 
 
+def mini_batch(X, C, batches, weights=None, masses=None, spherical=False, radius=None):
+    """Running means over batches of rows; online k-means has batches of one. Returns centres, their masses, and each batch's
+    energy by the centres that came in."""
+    X, C = np.asarray(X, np.float64), np.array(C, np.float64)
+    weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
+    means, v, energies = C.copy(), np.zeros(len(C)) if masses is None else np.array(masses, np.float64), []
+    for batch in batches:
+        energies.append(energy(X[batch], C, weights[batch]))
+        for i, j in zip(batch, labels(X[batch], C), strict=True):
+            v[j] += weights[i]
+            means[j] += weights[i] / (v[j] or 1) * (X[i] - means[j])
+        C = unit(means) if spherical else means.copy()
+        if radius is not None:
+            C = means = np.array([into_l1_ball(c, radius) for c in C])
+    return C, v, energies
+
+
+def into_l1_ball(v, radius):
+    """The nearest point whose absolute coordinates add up to no more than the radius, by bisection as in Sculley (2010)."""
+    low, high = 0.0, np.abs(v).max()
+    if np.abs(v).sum() <= radius:
+        return v
+    for _ in range(100):
+        theta = (low + high) / 2
+        low, high = (theta, high) if np.maximum(np.abs(v) - theta, 0).sum() > radius else (low, theta)
+    return np.sign(v) * np.maximum(np.abs(v) - high, 0)
+
+
+def gradient(X, C, rates, orders=None, weights=None, spherical=False):
+    """Gradient descent with one learning rate an epoch: all rows at once, or one by one in an order an epoch."""
+    X, C = np.asarray(X, np.float64), np.array(C, np.float64)
+    weights = np.ones(len(X), int) if weights is None else weights
+    for t, eps in enumerate(rates):
+        if orders is None:
+            C = C + [eps * weights[own] @ (X[own] - c) for own, c in members(labels(X, C), C)]
+            C = unit(C) if spherical else C
+            continue
+        for i in orders[t]:
+            j = labels(X[[i]], C)[0]
+            for _ in range(weights[i]):
+                C[j] += eps * (X[i] - C[j])
+            C[j] = unit(C[[j]])[0] if spherical else C[j]
+    return C
+
+
 def plus_plus(X, k, rng):
     """k-means++ as published: each further centre is a row drawn by its squared distance from those so far."""
     chosen = [rng.integers(len(X))]

@@ -19,7 +19,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 PUBLIC = [getattr(shoal, name) for name in shoal.__all__]
 ESTIMATORS = [thing for thing in PUBLIC if inspect.isclass(thing) and issubclass(thing, BaseEstimator)]
-VARIANTS = {"algorithm": ALGORITHMS, "init": ("k-means||", "afk-mc2", "random")}
+VARIANTS = {
+    "algorithm": ALGORITHMS,
+    "init": ("k-means||", "afk-mc2", "random"),
+    "mode": ("online",),
+    "then": ("batch",),
+}
 
 
 def instances():

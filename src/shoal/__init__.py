@@ -3,19 +3,35 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["KMeans", "NestedKMeans", "SphericalMixture", "VarianceReducedKMeans", "cluster", "metrics"]
+__all__ = [
+    "GradientKMeans",
+    "KMeans",
+    "MiniBatchKMeans",
+    "NestedKMeans",
+    "OnlineKMeans",
+    "SphericalMixture",
+    "VarianceReducedKMeans",
+    "cluster",
+    "metrics",
+]
 
 if TYPE_CHECKING:
     from . import metrics as metrics
     from .front import cluster as cluster
     from .kmeans.exact import KMeans as KMeans
+    from .kmeans.gradient import GradientKMeans as GradientKMeans
+    from .kmeans.minibatch import MiniBatchKMeans as MiniBatchKMeans
     from .kmeans.mixture import SphericalMixture as SphericalMixture
     from .kmeans.nested import NestedKMeans as NestedKMeans
+    from .kmeans.online import OnlineKMeans as OnlineKMeans
     from .kmeans.variance_reduced import VarianceReducedKMeans as VarianceReducedKMeans
 
 _HOMES = {  # imported on first use: scikit-learn and Numba take half a second
+    "GradientKMeans": "shoal.kmeans.gradient",
     "KMeans": "shoal.kmeans.exact",
+    "MiniBatchKMeans": "shoal.kmeans.minibatch",
     "NestedKMeans": "shoal.kmeans.nested",
+    "OnlineKMeans": "shoal.kmeans.online",
     "SphericalMixture": "shoal.kmeans.mixture",
     "VarianceReducedKMeans": "shoal.kmeans.variance_reduced",
     "cluster": "shoal.front",

@@ -153,6 +153,8 @@ def test_choice_has_no_row_twice(d):
 
 
 def test_streams_are_independent_and_repeatable():
-    draws = [generator(*key).random(4).tolist() for key in ((0, 0), (0, 1), (1, 0), (1, 1), (2**40, 0))]
-    assert len({tuple(draw) for draw in draws}) == 5
+    draws = [
+        generator(*key).random(4).tolist() for key in ((0,), (0, 0), (0, 0, 1), (0, 2**32), (0, 1), (1, 0), (1, 1), (2**40, 0))
+    ]
+    assert len({tuple(draw) for draw in draws}) == len(draws)
     assert generator(0, 1).random() == generator(0, 1).random()

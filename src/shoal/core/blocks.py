@@ -46,6 +46,8 @@ class Moves(NamedTuple):
         if is_sparse(self.sums):
             share = self.sums.tocoo()
             sums[self.ids[share.row], share.col] += share.data
+        elif len(self.ids) == len(sums):
+            sums += self.sums
         else:
             sums[self.ids] += self.sums
         masses[self.ids] += self.masses

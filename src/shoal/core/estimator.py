@@ -72,7 +72,7 @@ class Hooks:
 
 
 def _fitted(model: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(model).items() if name.endswith("_") or name == "_frame"}
+    return {name: value for name, value in vars(model).items() if name.endswith("_") or name in ("_frame", "_stream")}
 
 
 @contextlib.contextmanager
@@ -238,4 +238,4 @@ class CentersEstimator(
         """Cluster the rows of X."""
 
 
-__all__ = ["WRAPPED", "CentersEstimator", "Hooks", "all_or_nothing", "seed_of", "with_callbacks"]
+__all__ = ["WRAPPED", "CentersEstimator", "Hooks", "all_or_nothing", "near_block", "seed_of", "with_callbacks"]

@@ -158,19 +158,24 @@ class CenterMover(CentersEstimator):
         self._validate_params()
         deadline = None if self.time_budget is None else started + self.time_budget
         with all_or_nothing(self):
-            source = check_rows(self, X, reset=True)
-            n, d = source.shape
-            weights = check_weights(sample_weight, n)
-            if n < self.n_clusters:
-                raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters.")
-            given = None
-            if not isinstance(self.init, str) and not callable(self.init):
-                given = check_centers(self.init, self.n_clusters, d)
-            with Rows(source, weights, Frame(unit=self.metric == "cosine"), self.n_threads) as rows:
+            rows, given = self._first_look(X, sample_weight)
+            with rows:
                 moments = measure(rows)
                 rows.frame = moments.frame
                 self._fit_rows(rows, moments, given, X, Limits(self.max_iter, deadline))
         return self
+
+    def _first_look(self, X: Any, sample_weight: Any) -> tuple[Rows, Array | None]:
+        """Checked rows, before their values are looked at, and the centres that `init` gives."""
+        source = check_rows(self, X, reset=True)
+        n, d = source.shape
+        weights = check_weights(sample_weight, n)
+        if n < self.n_clusters:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters.")
+        given = None
+        if not isinstance(self.init, str) and not callable(self.init):
+            given = check_centers(self.init, self.n_clusters, d)
+        return Rows(source, weights, Frame(unit=self.metric == "cosine"), self.n_threads), given
 
     def _fit_rows(self, rows: Rows, moments: Moments, given: Array | None, X: Any, limits: Limits) -> None:
         seed = seed_of(self.random_state)
@@ -284,6 +289,9 @@ class CenterMover(CentersEstimator):
         """With centres rounded as the user will see them."""
         return state._replace(centers=rows.frame.into(self._public(rows, state), rows.dtype))
 
+    def _remember(self, rows: Rows) -> None:
+        """Keep what more a subclass will need of the rows of the fit, once it is done."""
+
     def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
         self._frame = rows.frame
         self.inertia_ = rows.frame.energy_out_of(energy)
@@ -292,6 +300,7 @@ class CenterMover(CentersEstimator):
         self.history_ = outcome.history
         self.stop_reason_ = outcome.reason
         self.n_iter_ = len(outcome.history)
+        self._remember(rows)
 
     def _why_few(self, found: int, rows: Rows) -> str:
         """What to tell the user where clusters have stayed empty."""

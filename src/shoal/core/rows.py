@@ -33,7 +33,6 @@ BLOCK_NUMBERS = 1 << 19  # numbers in a block: a few MB, so that a worker's bloc
 BLOCK_ROWS = (4096, 1 << 16)
 BLOCK_MOST = 1 << 22  # numbers in a block of dense rows, however wide they are (but see `FEWEST`): 16 MB of float32
 FEWEST = 64
-PICKED = 4  # picked rows are few: so many times smaller are their blocks, that there is one for every worker
 
 
 PART_ROWS, PARTS = 512, 8  # least rows in a block of a part, and blocks that it is divided into if they are larger
@@ -204,19 +203,16 @@ class Rows:
 
     def part(self, ids: Array) -> Rows:
         """Some of the rows as rows of their own, in smaller blocks, for the same threads. On disk they stay there."""
-        part = copy(self)
-        part.source = PickedSource(self.source, ids) if self.source.is_map else find_source(self.source.take(ids))
-        part.n = len(ids)
-        part.weights = self.weights[ids]
-        part.block_rows = min(self.block_rows, max(PART_ROWS, -(-len(ids) // PARTS)))
+        part = self.pick(ids, max(PART_ROWS, -(-len(ids) // PARTS)))
+        if not self.source.is_map:
+            part.source = find_source(self.source.take(ids))
         return part
 
-    def pick(self, ids: Array) -> Rows:
-        """Some of the rows, as often as they are named, each for one. They are read when they are worked on."""
+    def pick(self, ids: Array, block_rows: int) -> Rows:
+        """Some of the rows, as often as they are named. They are read when they are worked on."""
         some = copy(self)
-        some.source, some.n = PickedSource(self.source, ids), len(ids)
-        some.weights, some.has_weights = np.broadcast_to(1.0, len(ids)), False
-        some.block_rows = max(FEWEST, self.block_rows // PICKED)
+        some.source, some.n, some.weights = PickedSource(self.source, ids), len(ids), self.weights[ids]
+        some.block_rows = min(self.block_rows, block_rows)
         return some
 
     def raw_shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:

@@ -35,8 +35,12 @@ SAMPLE_LEAST = 20_000
 
 
 def generator(seed: int, *stream: int) -> np.random.Generator:
-    """Random numbers that depend on nothing but the seed and the stream's name."""
-    key = np.random.SeedSequence([seed, *stream]).generate_state(2, np.uint64)
+    """Random numbers that depend on nothing but the seed and the stream's name.
+
+    Its length and two words a number go into the key: SeedSequence takes (1, 0) for (1), and 2**32 for (0, 1).
+    """
+    words = [word for number in (seed, *stream) for word in (number & 0xFFFFFFFF, number >> 32)]
+    key = np.random.SeedSequence([len(stream), *words]).generate_state(2, np.uint64)
     return np.random.Generator(np.random.Philox(key=key))
 
 

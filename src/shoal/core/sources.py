@@ -49,16 +49,19 @@ class ArraySource:
         while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
             owner = owner.base
         self.is_map = isinstance(owner, np.memmap | mmap)
+        self.is_plain = X.flags.c_contiguous
 
     def read(self, start: int, stop: int) -> Array:
         return _float64(self.X[start:stop])
 
     def take(self, rows: Array) -> Array:
+        if self.is_plain:  # nearly twice as fast; other layouts it would copy whole
+            return _float64(np.take(np.asarray(self.X), rows, axis=0, mode="clip"))
         return _float64(self.X[rows])
 
 
 class PickedSource:
-    """Some rows of another source, read whenever they are asked for."""
+    """Some rows of another source, in the order named, read whenever they are asked for."""
 
     def __init__(self, source: Source, ids: Array) -> None:
         self.source, self.ids = source, ids

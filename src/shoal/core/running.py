@@ -1,0 +1,194 @@
+"""Centres that rows move as they go by: batch after batch, or row after row.
+
+They are float64 and lie as suits the rows: for sparse ones, column by column and times a number each, so that a batch
+costs nothing for columns that it does not touch. Like `blocks`, this file knows both layouts, and nothing above it does.
+The arrays are written to as rows are taken in.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from ..kernels import online
+from .blocks import Block, Centers, DenseBlock, Moves, SparseBlock, rounding
+from .partition import energy_block
+from .rows import Rows
+from .types import Array
+
+STRETCHES = (64, 1024)  # rows scored at once, fewer while centres move so far that the scores are of no use
+USEFUL = 1 / 8  # scores are of use if they leave no more than this share of the distances to compute
+TOGETHER = 4096  # rows read at once
+
+
+class Served(NamedTuple):
+    """Rows under the centres nearest to them. Blocks' shares add up."""
+
+    energy: float
+    sums: Array  # (k, d) float64
+    masses: Array  # (k) float64
+    reassigned: int
+
+
+def _serve_block(block: Block, labels: Array, weights: Array, centers: Centers) -> tuple[float, Moves]:
+    old = labels.copy()
+    labels[:] = block.nearest(centers)
+    return energy_block(block, weights, labels, centers), block.moves(weights, old, labels, len(centers.C), True)
+
+
+def serve(rows: Rows, C: Array, labels: Array) -> Served:
+    """Label all rows; what they have to say to their centres."""
+    k = len(C)
+    sums, masses, squares, counts = np.zeros(C.shape), np.zeros(k), np.zeros(k), np.zeros(k, np.int64)
+    energy, reassigned = 0.0, 0
+    centers = rows.prepare(np.ascontiguousarray(C, rows.dtype))
+    for share, moves in rows.shares(_serve_block, centers, per_row=(labels, rows.weights)):
+        moves.add_to(sums, masses, squares, counts)
+        energy += share
+        reassigned += moves.moved
+    return Served(energy, sums, masses, reassigned)
+
+
+def directions(M: Array, instead: Array) -> tuple[Array, Array]:
+    """Rows scaled to length one (`instead`, where they have none), and their lengths."""
+    lengths = np.linalg.norm(M, axis=1)
+    some = lengths > 0
+    return np.where(some[:, None], M / np.where(some, lengths, 1)[:, None], instead), lengths
+
+
+class DenseMeans(NamedTuple):
+    """Centres for dense rows."""
+
+    C: Array  # (k, d) float64
+    masses: Array  # (k) float64: weights of all rows taken in
+    lengths: Array  # (k) float64: of the means whose directions the centres are; else 1
+    unit: bool  # are they directions?
+
+    @classmethod
+    def begin(cls, C: Array, masses: Array, lengths: Array, unit: bool) -> Self:
+        return cls(C.astype(np.float64), masses.copy(), lengths.copy(), unit)
+
+    @property
+    def centers(self) -> Array:
+        return self.C
+
+    def put(self, C: Array) -> None:
+        """Centres elsewhere, of the same mass."""
+        self.C[:] = C
+
+    def absorb(self, batch: Rows) -> tuple[float, float]:
+        """All rows find their centres, then they move them to the running means. Returns energy and shift."""
+        served = serve(batch, self.C, np.full(len(batch), -1, np.int32))
+        return served.energy, online.merge_means(served.sums, served.masses, self.unit, *self[:3])
+
+    def follow(self, block: DenseBlock, weights: Array, rate: float = 0.0) -> tuple[Array, Array]:
+        """Each row moves the centre nearest to it, before the next row looks. Returns labels and squared distances.
+
+        Rows are scored in stretches. What their scores say of centres that have moved since is a bound.
+        """
+        dtype, k = block.X.dtype, len(self.C)
+        off, eps = rounding(dtype, block.X.shape[1]), float(np.finfo(dtype).eps)
+        base = block.squared_norms() * (1 - off)
+        labels, distances = np.empty(len(block), np.int32), np.empty(len(block))
+        start, size = 0, STRETCHES[0]
+        while start < len(block):
+            s = slice(start, min(start + size, len(block)))
+            some = DenseBlock(block.X[s])
+            centers = some.prepare(self.C.astype(dtype))
+            paths = eps * np.sqrt(centers.norms2)  # what rounding has moved them
+            S = some.scores(centers, slice(None))
+            computed = online.follow_dense(
+                some.X, weights[s], S, base[s], rate, self.unit, *self[:3], paths, labels[s], distances[s]
+            )
+            start, useful = s.stop, computed <= USEFUL * len(some) * k
+            size = min(2 * size, STRETCHES[1]) if useful else max(size // 2, STRETCHES[0])
+        return labels, distances
+
+
+class SparseMeans(NamedTuple):
+    """Centres for sparse rows."""
+
+    U: Array  # (d, k) float64: divided by their scales
+    scales: Array  # (k) float64
+    squares: Array  # (k) float64: |c|^2
+    masses: Array  # (k) float64: weights of all rows taken in
+    lengths: Array  # (k) float64: of the means whose directions the centres are; else 1
+    unit: bool  # are they directions?
+
+    @classmethod
+    def begin(cls, C: Array, masses: Array, lengths: Array, unit: bool) -> Self:
+        U = np.array(C.T, np.float64, order="C")
+        return cls(U, np.ones(len(C)), np.einsum("ij,ij->j", U, U), masses.copy(), lengths.copy(), unit)
+
+    @property
+    def centers(self) -> Array:
+        return np.ascontiguousarray((self.U * self.scales).T)
+
+    def put(self, C: Array) -> None:
+        self.U[:], self.scales[:] = C.T, 1
+        self.squares[:] = np.einsum("ij,ij->j", self.U, self.U)
+
+    def absorb(self, batch: Rows) -> tuple[float, float]:
+        labels, distances = np.empty(len(batch), np.int32), np.empty(len(batch))
+        blocks = list(batch.shares(_label_sparse, self[:3], per_row=(labels, distances)))
+        before, products = self.squares.copy(), self.squares.copy()
+        start = 0
+        for X in blocks:
+            s = slice(start, start + X.shape[0])
+            weights = np.ascontiguousarray(batch.weights[s])
+            parts = (X.data, X.indices, X.indptr, weights, labels[s], distances[s])
+            online.move_sparse(*parts, before, self.unit, *self[:5], products)
+            start = s.stop
+        shift = np.maximum(self.squares + before - 2 * products, 0).sum()
+        return float(batch.weights @ distances), float(shift)
+
+    def follow(self, block: SparseBlock, weights: Array, rate: float = 0.0) -> tuple[Array, Array]:
+        labels, distances = np.empty(len(block), np.int32), np.empty(len(block))
+        X = block.X
+        online.follow_sparse(X.data, X.indices, X.indptr, weights, rate, self.unit, *self[:5], labels, distances)
+        return labels, distances
+
+
+def _label_sparse(block: SparseBlock, labels: Array, distances: Array, centers: tuple[Array, Array, Array]) -> Any:
+    X = block.X
+    online.label_sparse(X.data, X.indices, X.indptr, *centers, labels, distances)
+    return X
+
+
+Means = DenseMeans | SparseMeans
+
+
+def begin(rows: Rows, M: Array, masses: Array | None = None) -> Means:
+    """Running means that are at M, in the rows' frame, and weigh so much; nothing, unless it is said."""
+    C, lengths = directions(M.astype(np.float64), M) if rows.frame.unit else (M, np.ones(len(M)))
+    kind: type[Means] = SparseMeans if rows.is_sparse else DenseMeans
+    return kind.begin(C, np.zeros(len(M)) if masses is None else masses, lengths, rows.frame.unit)
+
+
+def means_of(means: Means) -> Array:
+    """Where they are: the means themselves, not their directions."""
+    return means.centers * np.where(means.lengths > 0, means.lengths, 1)[:, None]
+
+
+class Epoch(NamedTuple):
+    """What one look at each of the rows learned."""
+
+    energy: float  # of each row by the centres as it met them
+    shift: float
+    reassigned: int
+
+
+def pass_by(rows: Rows, means: Means, ids: Array, labels: Array, rate: float = 0.0) -> Epoch:
+    """Rows, in the order named, each move the centre nearest to them. Labels are brought up to date."""
+    before = means.centers.copy()
+    energy, reassigned = 0.0, 0
+    for a in range(0, len(ids), TOGETHER):
+        some = ids[a : a + TOGETHER]
+        block: Any = rows.convert(rows.source.take(some))
+        weights = np.ascontiguousarray(rows.weights[some])
+        found, distances = means.follow(block, weights, rate)
+        energy += float(weights @ distances)
+        reassigned += int(np.count_nonzero(labels[some] != found))
+        labels[some] = found
+    return Epoch(energy, float(((means.centers - before) ** 2).sum()), reassigned)

@@ -1,0 +1,150 @@
+"""K-means by gradient descent on the energy: batch (all rows move the centres together) or online (one by one).
+
+L. Bottou, Y. Bengio (1995), Convergence properties of the k-means algorithms, NIPS, equations 3 and 4; the learning rate
+falls as eps_t = eps_0 / t (T. Kohonen 1989), where t counts epochs.
+Differs from the paper: it gives no eps_0 that suits all data; ours never overshoots. Online, rows come in a random order
+that is drawn anew for each epoch and in which equal rows are neighbours, so that a weight does what repetition would (for
+metric="cosine" nearly so, as a centre is brought back to length one only after the whole pull).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ..core import running
+from ..core.estimator import NEAR
+from ..core.fitting import CenterMover, Method, keep
+from ..core.moments import Moments
+from ..core.partition import Info
+from ..core.rows import Rows
+from ..core.seeding import generator
+from ..core.shuffle import keys_of, shuffled
+from ..core.types import Array
+from .auto import find
+
+
+class State(NamedTuple):
+    """Everything needed to go on. A step reuses the labels of the state it is given."""
+
+    centers: Array  # (k, d) float64
+    labels: Array  # (n) int32, -1 before the first step
+    start: int  # which start this is
+    rate: float  # eps_0; 0 before it is known
+    epochs: int = 0  # so far
+
+
+def batch_step(rows: Rows, state: State) -> tuple[State, Info]:
+    """Equation 3. Where no eps_0 is given, the largest cluster goes all the way to its mean, and none beyond."""
+    C, t = state.centers, state.epochs + 1
+    served = running.serve(rows, C, state.labels)
+    rate = state.rate or 1 / float(served.masses.max())
+    new = C + rate / t * (served.sums - served.masses[:, None] * C)
+    if rows.frame.unit:
+        new, _ = running.directions(new, C)
+    shift = float(((new - C) ** 2).sum())
+    info = Info(served.energy, shift, len(rows), len(rows) * len(C), served.reassigned)
+    return state._replace(centers=new, rate=rate, epochs=t), info
+
+
+def online_step(rows: Rows, state: State, ids: Array) -> tuple[State, Info]:
+    """Equation 4, for the rows in the order named. Energy is of each row by the centres as it met them."""
+    t = state.epochs + 1
+    means = running.begin(rows, state.centers)
+    epoch = running.pass_by(rows, means, ids, state.labels, state.rate / t)
+    info = Info(epoch.energy, epoch.shift, len(ids), len(ids) * len(means.masses), epoch.reassigned)
+    return state._replace(centers=means.centers, epochs=t), info
+
+
+class GradientKMeans(CenterMover):
+    """K-means by gradient descent, batch or online: slower than `KMeans` and `OnlineKMeans`, and here to show by how much.
+
+    Parameters
+    ----------
+    mode : {"batch", "online"}, default="batch"
+        Whether all rows move the centres together or each does so by itself.
+    learning_rate : float or None, default=None
+        eps_0: in epoch t a row moves its centre by eps_0 / t of the way. At most 1 if online. None: one over the mass of the
+        largest cluster at the start, or, online, of the average one.
+    ...
+
+    Attributes
+    ----------
+    ...
+    history_ : list of dict
+        One record a step, which is an epoch, of the start that was kept: step, seconds, energy (of the centres that came in;
+        online, of each row by the centres as it met them), shift, rows (looked at), distances (computed), reassigned
+        (rows), start (from 0).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import GradientKMeans
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]], dtype=np.float32)
+    >>> model = GradientKMeans(n_clusters=2, random_state=0).fit(X)
+    >>> sorted(model.cluster_centers_[:, 0].tolist())
+    [1.0, 10.0]
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **CenterMover._parameter_constraints,
+        "mode": [StrOptions({"batch", "online"})],
+        "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "k-means++",
+        n_init: int | str = "auto",
+        mode: str = "batch",
+        learning_rate: float | None = None,
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        time_budget: float | None = None,
+        metric: str = "euclidean",
+        random_state: Any = None,
+        n_threads: int | None = None,
+        callback: Callable[[dict[str, Any]], bool | None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        keep(self, locals())
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        if self.mode == "online" and self.learning_rate is not None and self.learning_rate > 1:
+            raise ValueError(
+                f"learning_rate={self.learning_rate} would move a centre beyond the row that pulls it: "
+                "give at most 1 if mode='online'."
+            )
+
+    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
+        online = self.mode == "online"
+        keys = keys_of(rows) if online else None
+        rate = self.learning_rate or (min(1.0, self.n_clusters / float(rows.weights.sum())) if online else 0.0)
+        tol = self.tol * moments.variance
+
+        def advance(state: State) -> tuple[State, Info]:
+            if keys is None:
+                new, info = batch_step(rows, state)
+            else:
+                ids = shuffled(rows, keys, generator(seed, state.start, state.epochs + 1))
+                new, info = online_step(rows, state, ids)
+            if not np.abs(new.centers).max() < NEAR[rows.dtype]:
+                raise ValueError(
+                    f"learning_rate={self.learning_rate} drives the centres away from the rows (epoch {new.epochs}): "
+                    f"give less, for instance {self.n_clusters / float(rows.weights.sum()):.1g}, or None."
+                )
+            return new, info
+
+        return Method(
+            begin=lambda C, start: State(C.astype(np.float64), np.full(len(rows), -1, np.int32), start, rate),
+            step=advance,
+            done=lambda state, info: info.shift <= tol,
+            assign=find(rows, self.n_clusters, "auto")[1],
+        )

@@ -1,0 +1,134 @@
+"""Online k-means: each row moves the centre nearest to it, by one over the number of rows that this centre has had.
+
+L. Bottou, Y. Bengio (1995), Convergence properties of the k-means algorithms, NIPS, equation 7 (the SGD variant of the
+paper on variance reduced k-means); J. MacQueen (1967).
+Differs from the papers: rows come in a random order that is drawn anew for each epoch and in which equal rows are
+neighbours, so that a weight does what repetition would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.utils._param_validation import StrOptions
+
+from ..core import partition, running
+from ..core.fitting import CenterMover, Method, keep
+from ..core.moments import Moments
+from ..core.partition import Info, Partition
+from ..core.rows import Rows
+from ..core.running import Means
+from ..core.seeding import generator
+from ..core.shuffle import keys_of, shuffled
+from ..core.streaming import StreamMover
+from ..core.types import Array
+from .auto import find
+
+
+class State(NamedTuple):
+    """Everything needed to go on. A step reuses the arrays of the state it is given."""
+
+    means: Means
+    labels: Array  # (n) int32: each row's centre when it last came by, -1 before
+    start: int  # which start this is
+    epochs: int = 0  # so far
+
+    @property
+    def centers(self) -> Array:
+        return self.means.centers
+
+
+def begin(rows: Rows, centers: Array, start: int) -> State:
+    return State(running.begin(rows, centers), np.full(len(rows), -1, np.int32), start)
+
+
+def step(rows: Rows, state: State, ids: Array) -> tuple[State, Info]:
+    """One epoch: the rows, in the order named. Energy is of each row by the centres as it met them."""
+    epoch = running.pass_by(rows, state.means, ids, state.labels)
+    distances = len(ids) * len(state.means.masses)
+    return state._replace(epochs=state.epochs + 1), Info(epoch.energy, epoch.shift, len(ids), distances, epoch.reassigned)
+
+
+class OnlineKMeans(StreamMover):
+    """Online k-means: every row moves its centre at once. A stream needs no more; for a fit, `then="batch"` ends it well.
+
+    Parameters
+    ----------
+    then : {"batch"} or None, default=None
+        What follows the first epoch: more of them, or exact batch steps (as in `KMeans`) to convergence.
+    ...
+
+    Attributes
+    ----------
+    ...
+    history_ : list of dict
+        One record a step, which is an epoch or a batch step, of the start that was kept: step, seconds, energy (of each row
+        by the centres as it met them; in batch steps of the centres that came in), shift, rows (looked at), distances
+        (computed), reassigned (rows), start (from 0).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import OnlineKMeans
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]], dtype=np.float32)
+    >>> model = OnlineKMeans(n_clusters=2, then="batch", random_state=0).fit(X)
+    >>> model.inertia_
+    16.0
+
+    A stream:
+
+    >>> stream = OnlineKMeans(n_clusters=2, random_state=0)
+    >>> for chunk in (X, X + 1, X + 2):
+    ...     stream = stream.partial_fit(chunk)
+    >>> sorted(stream.cluster_centers_[:, 0].tolist())
+    [2.0, 11.0]
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **CenterMover._parameter_constraints,
+        "then": [StrOptions({"batch"}), None],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "k-means++",
+        n_init: int | str = "auto",
+        then: str | None = None,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        time_budget: float | None = None,
+        metric: str = "euclidean",
+        random_state: Any = None,
+        n_threads: int | None = None,
+        callback: Callable[[dict[str, Any]], bool | None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        keep(self, locals())
+
+    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
+        keys, tol = keys_of(rows), self.tol * moments.variance
+        assign = find(rows, self.n_clusters, "auto")[1]
+
+        def advance(state: Any) -> tuple[Any, Info]:
+            if isinstance(state, Partition):
+                return partition.advance(rows, state, assign)
+            ids = shuffled(rows, keys, generator(seed, state.start, state.epochs + 1))
+            state, info = step(rows, state, ids)
+            if self.then == "batch":
+                centers = np.ascontiguousarray(state.centers, rows.dtype)
+                return partition.begin(rows, centers), info
+            return state, info
+
+        def done(state: Any, info: Info) -> bool:
+            if self.then == "batch" and state.labels[0] < 0:  # exact steps are still to come
+                return False
+            return info.shift <= tol or (self.then == "batch" and info.reassigned == 0)
+
+        return Method(lambda centers, start: begin(rows, centers, start), advance, done, assign)
+
+    def _take_in(self, rows: Rows, means: Means) -> None:
+        running.pass_by(rows, means, np.arange(len(rows)), np.empty(len(rows), np.int32))

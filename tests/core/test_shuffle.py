@@ -1,0 +1,55 @@
+"""Orders that follow from what rows hold."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from shoal.core.rows import Rows
+from shoal.core.seeding import generator
+from shoal.core.shuffle import keys_of, shuffled
+from shoal.core.sources import find_source
+from tests.strategies import cloud
+
+
+def keys(X):
+    with Rows(find_source(X), n_threads=2) as rows:
+        return keys_of(rows)
+
+
+def order(X, seed=0, weights=None):
+    with Rows(find_source(X), weights) as rows:
+        return shuffled(rows, keys_of(rows), generator(seed))
+
+
+def test_equal_rows_have_equal_keys_in_every_layout():
+    X = np.random.default_rng(0).integers(-2, 3, (500, 4)).astype(np.float32)
+    X[X == 0] = -0.0
+    found = keys(X)
+    _, names = np.unique(X, axis=0, return_inverse=True)
+    assert len(np.unique(found)) == len(np.unique(names)) == len({*zip(found, names.ravel(), strict=True)})
+    for other in (X.astype(float), X.astype(np.int8), np.asfortranarray(X), sparse.csr_array(X), X + 0.0):
+        np.testing.assert_array_equal(keys(other), found)
+
+
+@pytest.mark.parametrize("X", [np.arange(50_000.0)[:, None], np.eye(300), cloud(50_000, 2)], ids=["integers", "eye", "cloud"])
+def test_different_rows_have_different_keys(X):
+    assert len(np.unique(keys(X))) == len(X)
+
+
+@pytest.mark.parametrize("X", [np.arange(2000.0)[:, None], 2.0 ** np.arange(-999, 1000)[:, None], cloud(2000, 3)])
+def test_order_is_random(X):
+    ids = order(X)
+    assert sorted(ids) == list(range(len(X)))
+    assert abs(np.corrcoef(ids, np.arange(len(X)))[0, 1]) < 0.1
+    assert abs(np.corrcoef(ids[1:], ids[:-1])[0, 1]) < 0.1
+    assert not np.array_equal(ids, order(X, seed=1))
+
+
+def test_order_does_not_depend_on_where_rows_stand():
+    X, places = cloud(300, 3), np.random.default_rng(0).permutation(300)
+    np.testing.assert_array_equal(X[order(X)], X[places][order(X[places])])
+
+
+def test_rows_without_weight_are_left_out():
+    weights = np.arange(10) % 2.0
+    assert sorted(order(cloud(10, 3), weights=weights)) == [1, 3, 5, 7, 9]
