@@ -247,20 +247,22 @@ class TestTake:
 
 class TestPick:
     @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-    @pytest.mark.parametrize("pieces", [1, 3, 5])
-    def test_rows_are_those_named_with_their_weights(self, layout, pieces):
+    @pytest.mark.parametrize(("work", "blocks"), [(1 << 23, 1), (1, 5)])
+    def test_rows_are_those_named_with_their_weights(self, layout, work, blocks, monkeypatch):
+        monkeypatch.setattr("shoal.core.rows.WORK", work)
         ids, weights = np.array([7, 3, 3, 9999, 0]), np.arange(10_000.0)
         with open_rows(layout(X), weights=weights, n_threads=2) as rows:
-            some = rows.pick(ids, -(-5 // pieces))
-            shares = list(some.shares(lambda block, w: (len(block), w.sum()), per_row=(some.weights,)))
-            np.testing.assert_array_equal(some.take(np.arange(5)), X[ids])
-        assert len(some) == sum(n for n, _ in shares) == 5
-        assert len(shares) == {1: 1, 3: 3, 5: 5}[pieces]
-        assert sum(w for _, w in shares) == weights[ids].sum()
+            for some in (rows.pick(ids, 3), rows.part(ids, 3)):
+                shares = list(some.shares(lambda block, w: (len(block), w.sum()), per_row=(some.weights,)))
+                np.testing.assert_array_equal(some.take(np.arange(5)), X[ids])
+                assert len(some) == sum(n for n, _ in shares) == 5
+                assert len(shares) == blocks
+                assert sum(w for _, w in shares) == weights[ids].sum()
 
-    def test_are_worked_on_by_the_threads_of_all_rows(self):
+    def test_are_worked_on_by_the_threads_of_all_rows(self, monkeypatch):
+        monkeypatch.setattr("shoal.core.rows.WORK", 1)
         with open_rows(n_threads=2) as rows:
             for _ in range(20):
-                list(rows.pick(np.arange(100), 25).shares(len))
+                assert len(list(rows.pick(np.arange(160), 4).shares(len))) == 16
             assert len(workers()) <= 2
         assert not workers()

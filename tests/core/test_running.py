@@ -63,13 +63,14 @@ def test_dense_is_sparse(rate, problem):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_batch_in_blocks_is_a_batch(layout):
+def test_a_batch_in_blocks_is_a_batch(layout, monkeypatch):
     X = cloud(500, 7)
     results = []
-    for pieces in (1, 7):
+    for work in (1 << 23, 1):
+        monkeypatch.setattr("shoal.core.rows.WORK", work)
         with Rows(find_source(layout(X)), n_threads=2) as rows:
             means = running.begin(rows, X[:9])
-            told = [means.absorb(rows.pick(np.arange(a, a + 100), -(-100 // pieces))) for a in range(0, 500, 100)]
+            told = [means.absorb(rows.pick(np.arange(a, a + 100), 9)) for a in range(0, 500, 100)]
         results.append((means.centers, told))
     np.testing.assert_allclose(results[0][0], results[1][0], atol=1e-13)
     np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-9)

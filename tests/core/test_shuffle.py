@@ -1,4 +1,4 @@
-"""Orders that follow from what rows hold."""
+"""Random orders, with and without an eye for what rows hold."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,27 @@ from scipy import sparse
 
 from shoal.core.rows import Rows
 from shoal.core.seeding import generator
-from shoal.core.shuffle import keys_of, shuffled
+from shoal.core.shuffle import Order, keys_of, shuffled
 from shoal.core.sources import find_source
 from tests.strategies import cloud
+
+
+class TestOrder:
+    @pytest.mark.parametrize("n", [*range(1, 20), 100, 1023, 1024, 1025, 20_000])
+    def test_has_every_row_once(self, n):
+        order = Order(n, generator(n)).first(n)
+        np.testing.assert_array_equal(np.sort(order), np.arange(n))
+        np.testing.assert_array_equal(Order(n, generator(n)).first(n // 2), order[: n // 2])
+
+    def test_is_another_for_another_seed_and_favours_nobody(self):
+        """Each of 50 rows is at each of 50 places about 40 times in 2000 orders."""
+        table = np.zeros((50, 50))
+        for seed in range(2000):
+            table[Order(50, generator(seed)).first(50), np.arange(50)] += 1
+        assert 2200 < ((table - 40) ** 2 / 40).sum() < 2600  # chi-squared of 49 x 49 degrees of freedom
+
+    def test_of_many_rows_is_had_in_part(self):
+        assert len(np.unique(Order(10**12, generator(0)).first(1000))) == 1000
 
 
 def keys(X):

@@ -6,6 +6,7 @@ from scipy import sparse
 
 from shoal import KMeans, NestedKMeans
 from shoal.core.rows import Rows
+from shoal.core.seeding import generator
 from shoal.core.sources import find_source
 from shoal.kmeans import nested
 from shoal.kmeans.auto import find
@@ -26,15 +27,15 @@ def history(model, *names):
 def test_steps_are_the_papers(bounds, rho, layout):
     C = ROUGH[:7]
     with Rows(find_source(layout(ROUGH))) as rows:
-        batches = nested.Batches(rows, 5, 0)
+        batches = nested.Batches(rows, len(C), generator(5, 0, 1))
         _, assign = find(rows, 7, nested.BOUNDS[bounds])
         state = nested.partition.begin(batches.first(200), C)
-        for size, labels, centers in naive.nested(ROUGH, C, batches.order, 200, rho, 25):
+        for size, labels, centers in naive.nested(ROUGH, C, batches.order.first(len(X)), 200, rho, 25):
             before = state.labels
             state, info = nested.step(batches, state, rho, assign)
             assert info.batch == size
             expected = np.empty(size, int)
-            expected[batches.order[:size] if size == len(X) else slice(None)] = labels
+            expected[batches.order.first(size) if size == len(X) else slice(None)] = labels
             np.testing.assert_array_equal(before, expected)
             np.testing.assert_allclose(state.centers, centers, rtol=1e-10)
 
@@ -69,7 +70,7 @@ def test_batches_double_and_hold_each_other():
     assert set(sizes) <= {100, 200, 400, 800, 1600, 3000}
     assert sizes == sorted(sizes)
     with Rows(find_source(ROUGH)) as rows:
-        batches = nested.Batches(rows, 0, 0)
+        batches = nested.Batches(rows, 5, generator(0))
         small, large = (batches.first(size).take(np.arange(100)) for size in (100, 200))
     np.testing.assert_array_equal(small, large)
 
@@ -91,7 +92,7 @@ def test_a_map_is_not_copied(tmp_path):
     rows = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float64, ROUGH.shape)
     rows[:] = ROUGH
     with Rows(find_source(rows)) as all_rows:
-        assert all_rows.part(np.arange(1000)).source.is_map
+        assert all_rows.part(np.arange(1000), 5).source.is_map
     model, copied = (NestedKMeans(6, init=ROUGH[:6], batch_size=100, random_state=0).fit(R) for R in (rows, ROUGH))
     np.testing.assert_array_equal(model.cluster_centers_, copied.cluster_centers_)
 

@@ -33,9 +33,8 @@ BLOCK_NUMBERS = 1 << 19  # numbers in a block: a few MB, so that a worker's bloc
 BLOCK_ROWS = (4096, 1 << 16)
 BLOCK_MOST = 1 << 22  # numbers in a block of dense rows, however wide they are (but see `FEWEST`): 16 MB of float32
 FEWEST = 64
-
-
-PART_ROWS, PARTS = 512, 8  # least rows in a block of a part, and blocks that it is divided into if they are larger
+WORK, PIECES = 1 << 23, 16  # of picked rows: multiplications that a block must be worth, and most blocks
+SPARSE_COLUMNS = 128  # that a sparse row is taken to hold
 
 
 class Frame(NamedTuple):
@@ -201,18 +200,23 @@ class Rows:
         X = self.convert(self.source.take(np.asarray(rows))).X
         return np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
 
-    def part(self, ids: Array) -> Rows:
-        """Some of the rows as rows of their own, in smaller blocks, for the same threads. On disk they stay there."""
-        part = self.pick(ids, max(PART_ROWS, -(-len(ids) // PARTS)))
+    def part(self, ids: Array, k: int) -> Rows:
+        """Some of the rows as rows of their own, in such blocks. On disk they stay there."""
+        part = self.pick(ids, k)
         if not self.source.is_map:
             part.source = find_source(self.source.take(ids))
         return part
 
-    def pick(self, ids: Array, block_rows: int) -> Rows:
-        """Some of the rows, as often as they are named. They are read when they are worked on."""
+    def pick(self, ids: Array, k: int) -> Rows:
+        """Some of the rows, as often as they are named, in as many blocks as it is worth for k centres to look at them.
+
+        They are read when they are worked on, by the same threads.
+        """
         some = copy(self)
         some.source, some.n, some.weights = PickedSource(self.source, ids), len(ids), self.weights[ids]
-        some.block_rows = min(self.block_rows, block_rows)
+        work = len(ids) * k * (SPARSE_COLUMNS if self.is_sparse else self.d)
+        pieces = 1 << (min(max(work // WORK, 1), PIECES).bit_length() - 1)
+        some.block_rows = min(self.block_rows, max(1, -(-len(ids) // pieces)))
         return some
 
     def raw_shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:

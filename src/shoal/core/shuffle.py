@@ -1,6 +1,6 @@
-"""Rows in a random order that follows from what they hold, not from where they stand.
+"""Rows in a random order: one that is never held, and one that follows from what rows hold, not from where they stand.
 
-So equal rows come one after the other, as one heavy row would, and the order of the rows of X does not matter.
+In the second, equal rows come one after the other, as one heavy row would, and the order of the rows of X does not matter.
 """
 
 from __future__ import annotations
@@ -13,6 +13,42 @@ from ..kernels import online
 from .rows import Rows
 from .seeding import KEYS, generator
 from .types import Array, is_sparse
+
+
+class Order:
+    """A permutation of n rows, of which any part can be had without the rest: a Feistel network on their numbers.
+
+    M. Luby, C. Rackoff (1988), doi:10.1137/0217022. Numbers beyond n are sent on until they fall below it.
+    """
+
+    def __init__(self, n: int, rng: np.random.Generator) -> None:
+        self.n, bits = n, max(int(n - 1).bit_length(), 2)
+        self.low = np.uint64(bits // 2)
+        self.masks = [np.uint64((1 << half) - 1) for half in (bits // 2, bits - bits // 2)]
+        self.keys = rng.integers(1 << 64, size=6, dtype=np.uint64)
+
+    def first(self, count: int) -> Array:
+        """The rows at the first places, int64."""
+        out = self._send(np.arange(count, dtype=np.uint64))
+        while len(beyond := np.flatnonzero(out >= self.n)):
+            out[beyond] = self._send(out[beyond])
+        return out.astype(np.int64)
+
+    def _send(self, x: Array) -> Array:
+        low, high = x & self.masks[0], x >> self.low
+        for i, key in enumerate(self.keys):
+            if i % 2:
+                low ^= scramble(high ^ key) & self.masks[0]
+            else:
+                high ^= scramble(low ^ key) & self.masks[1]
+        return (high << self.low) | low
+
+
+def scramble(z: Array) -> Array:
+    """SplitMix64's way to mix the bits of numbers (G. L. Steele et al. 2014, doi:10.1145/2660193.2660195)."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(z ^ (z >> np.uint64(31)))
 
 
 def keys_of(rows: Rows) -> Array:
@@ -33,11 +69,6 @@ def _keys_block(start: int, raw: Any, keys: Array, odd: Array) -> None:
 
 
 def shuffled(rows: Rows, keys: Array, rng: np.random.Generator) -> Array:
-    """The rows that have a weight, sorted by their keys as SplitMix64 scrambles them (G. L. Steele et al. 2014,
-    doi:10.1145/2660193.2660195).
-    """
-    z = keys ^ rng.integers(1 << 64, dtype=np.uint64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
-    ids = np.argsort(z ^ (z >> np.uint64(31)))
+    """The rows that have a weight, sorted by their keys, scrambled."""
+    ids = np.argsort(scramble(keys ^ rng.integers(1 << 64, dtype=np.uint64)))
     return ids[rows.weights[ids] > 0] if rows.has_weights else ids

@@ -27,9 +27,6 @@ from ..core.streaming import StreamMover
 from ..core.types import Array
 from .auto import find
 
-WORK, PIECES = 1 << 23, 8  # multiplications that a batch must have for each of the pieces it is cut into; most pieces
-SPARSE_COLUMNS = 128  # that a sparse row is taken to hold
-
 
 class State(NamedTuple):
     """Everything needed to go on. A step reuses the means of the state it is given."""
@@ -107,13 +104,6 @@ def project(v: Array, radius: float) -> Array:
         if len(more) == len(left):
             return np.asarray(np.sign(v) * np.maximum(np.abs(v) - theta, 0))
         left = more
-
-
-def batch_of(rows: Rows, ids: Array, k: int) -> Rows:
-    """Some of the rows, cut into pieces for several threads where that pays: as many as the work asks for."""
-    work = len(ids) * k * (SPARSE_COLUMNS if rows.is_sparse else rows.d)
-    pieces = 1 << (min(max(work // WORK, 1), PIECES).bit_length() - 1)
-    return rows.pick(ids, -(-len(ids) // pieces))
 
 
 class MiniBatchKMeans(StreamMover):
@@ -202,7 +192,7 @@ class MiniBatchKMeans(StreamMover):
             batch = rows
             if size < n:
                 ids = draw(n, size, seed, state.start, state.batches + 1)
-                batch = batch_of(rows, ids if heavy is None else heavy[ids], self.n_clusters)
+                batch = rows.pick(ids if heavy is None else heavy[ids], self.n_clusters)
             return step(batch, state, mass, max(n / size, 1), self.l1_radius)
 
         return Method(
@@ -215,7 +205,7 @@ class MiniBatchKMeans(StreamMover):
     def _take_in(self, rows: Rows, means: Means) -> None:
         for a in range(0, len(rows), self.batch_size):
             ids = np.arange(a, min(a + self.batch_size, len(rows)))
-            take_in(batch_of(rows, ids, self.n_clusters), means, self.l1_radius)
+            take_in(rows.pick(ids, self.n_clusters), means, self.l1_radius)
 
     def _as_published(self, rows: Rows, state: Partition) -> Partition:
         if self.l1_radius is not None:  # a row that an empty cluster was given may have moved its centre out

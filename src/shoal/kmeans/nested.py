@@ -28,6 +28,7 @@ from ..core.moments import Moments
 from ..core.partition import Assign, Partition
 from ..core.rows import Rows
 from ..core.seeding import generator
+from ..core.shuffle import Order
 from ..core.types import Array
 from .auto import find
 
@@ -50,16 +51,16 @@ class Info(NamedTuple):
 class Batches:
     """The first rows of a shuffled order, as rows; all of them in their own."""
 
-    def __init__(self, rows: Rows, seed: int, start: int) -> None:
-        self.rows = rows
-        self.order = generator(seed, start, 1).permutation(len(rows))
-        self.part = rows.part(self.order[:0])
+    def __init__(self, rows: Rows, k: int, rng: np.random.Generator) -> None:
+        self.rows, self.k = rows, k
+        self.order = Order(len(rows), rng)
+        self.part = rows.part(np.empty(0, np.int64), k)
 
     def first(self, size: int) -> Rows:
         if size == len(self.rows):
             return self.rows
         if len(self.part) != size:
-            self.part = self.rows.part(self.order[:size])
+            self.part = self.rows.part(self.order.first(size), self.k)
         return self.part
 
 
@@ -80,7 +81,7 @@ def grow(state: Partition, size: int, places: Array) -> Partition:
     labels = np.full(size, -1, np.int32)
     labels[places] = state.labels
     bounds = None if state.bounds is None else state.bounds.spread(size, places)
-    return state._replace(labels=labels, bounds=bounds)
+    return state._replace(labels=labels, bounds=bounds, restless=state.restless + size - len(places))
 
 
 def measure_gap(rows: Rows, state: Partition, joined: Array) -> float:
@@ -137,7 +138,7 @@ def step(batches: Batches, state: Partition, rho: float, assign: Assign) -> tupl
     info = Info(*told._replace(energy=told.energy / share if share else 0.0), size, gap)
     if size < n and ratios(state, after).min() > rho:
         larger = min(2 * size, n)
-        after = grow(after, larger, batches.order[:size] if larger == n else np.arange(size))
+        after = grow(after, larger, batches.order.first(size) if larger == n else np.arange(size))
     return after, info
 
 
@@ -216,10 +217,10 @@ class NestedKMeans(CenterMover):
         _, assign = find(rows, self.n_clusters, BOUNDS[self.bounds])
         size = min(len(rows), max(self.batch_size, self.n_clusters))
         tol = self.tol * moments.variance
-        batches, seen = [Batches(rows, seed, 0)], list[Info]()
+        batches, seen = list[Batches](), list[Info]()
 
         def begin(centers: Array, start: int) -> Partition:
-            batches[0] = Batches(rows, seed, start)
+            batches[:] = [Batches(rows, self.n_clusters, generator(seed, start, 1))]
             seen.clear()
             return partition.begin(batches[0].first(size), centers)
 

@@ -31,8 +31,6 @@ from ..core.seeding import draw, generator
 from ..core.types import Array
 from .auto import find
 
-PICKED, FEWEST = 4, 64  # picked rows are few: so many times smaller are their blocks, but not smaller than this
-
 
 class State(NamedTuple):
     """Everything needed to go on."""
@@ -128,7 +126,7 @@ def follow(rows: Rows, part: Partition, plan: Plan, blocks: Iterator[Array]) -> 
 
 def look(rows: Rows, ids: Array, state: Partition, assign: Assign) -> Any:
     """Shares of the picked rows' labels, from the bounds of the full pass where there are any."""
-    some = rows.pick(ids, max(FEWEST, rows.block_rows // PICKED))
+    some = rows.pick(ids, len(state.centers))
     some.weights = np.ones(len(ids))  # they were drawn by weight
     bounds = state.bounds
     state = state._replace(moved=0, restless=state.restless * len(ids) // len(rows))
