@@ -32,7 +32,7 @@ def test_steps_are_the_papers(bounds, rho, layout):
         state = nested.partition.begin(batches.first(200), C)
         for size, labels, centers in naive.nested(ROUGH, C, batches.order.first(len(X)), 200, rho, 25):
             before = state.labels
-            state, info = nested.step(batches, state, rho, assign)
+            state, info = nested.step(batches, state, nested.Plan(assign, rho, 200, watch=False))
             assert info.batch == size
             expected = np.empty(size, int)
             expected[batches.order.first(size) if size == len(X) else slice(None)] = labels
@@ -116,11 +116,17 @@ class TestQuality:
         assert sum(record["rows"] for record in early.history_) < 0.5 * sum(record["rows"] for record in late.history_)
         assert 0 < early.remaining_ < 0.02
 
-    def test_gap_is_of_rows_not_seen_before(self):
-        """Twenty rows a centre fit them better than any other rows."""
+    def test_what_rows_cost_that_nobody_had_seen(self):
+        """Twenty rows a centre fit them better than any other rows; it tells less and less."""
         rows = cloud(20000, 20)
-        gaps = [r["gap"] for r in NestedKMeans(50, batch_size=1000, random_state=0).fit(rows).history_ if r["gap"] == r["gap"]]
-        assert gaps[0] > 0.1 > gaps[-1]
+        model = NestedKMeans(50, batch_size=1000, quality=1e-9, rho=10, random_state=0).fit(rows)
+        falls = []
+        for size in (2000, 4000, 8000, 16000):
+            newest = [record["newest"] for record in model.history_ if record["batch"] == size]
+            falls.append(1 - newest[-1] / newest[0])
+        assert falls[0] > 0.05
+        assert falls == sorted(falls, reverse=True)
+        assert falls[-1] < 0.5 * falls[0]
 
     def test_of_what_is_perfect(self):
         rows = np.repeat([[0.0], [1.0]], 500, axis=0)

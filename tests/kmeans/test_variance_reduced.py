@@ -111,6 +111,7 @@ class TestBlocks:
     @pytest.mark.parametrize("d", [40, 60, 130])
     def test_find_the_same_labels_with_bounds_and_without(self, d, monkeypatch):
         X = blobs(3000, d, 40, spread=2, dtype=np.float32)[0]
+        monkeypatch.setattr("shoal.kmeans.auto.HEAVY", 1)
         bounded = fit(X, first_rows(X, 40), max_iter=6, learning_rate=8.0, block_size=300)
         monkeypatch.setattr("shoal.kmeans.auto.WORTHWHILE", 10**9)
         plain = fit(X, first_rows(X, 40), max_iter=6, learning_rate=8.0, block_size=300)

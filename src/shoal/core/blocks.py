@@ -44,8 +44,7 @@ class Moves(NamedTuple):
 
     def add_to(self, sums: Array, masses: Array, squares: Array, counts: Array) -> None:
         if is_sparse(self.sums):
-            share = self.sums.tocoo()
-            sums[self.ids[share.row], share.col] += share.data
+            sparse_kernels.add_rows(self.sums.data, self.sums.indices, self.sums.indptr, self.ids, sums)
         elif len(self.ids) == len(sums):
             sums += self.sums
         else:
@@ -161,17 +160,20 @@ class SparseBlock:
         step = max(64, SCORES_AT_ONCE // len(centers.C))
         for a in range(0, n, step):
             where = slice(a, min(a + step, n))
-            S = SparseBlock(self.X[where]).scores(centers, slice(None))
+            S = self._scores(where, centers, slice(None))
             choice.two_best(S, labels[where], best[where], second[where])
         margin = 2 * rounding(self.X.dtype, self.X.shape[1]) * (self.squared_norms() + centers.norms2[labels])
         _decide(self, np.flatnonzero(~(second - best > margin)), best + margin, centers, labels)
         return labels
 
     def scores(self, centers: Centers, columns: slice) -> Array:
+        return self._scores(slice(0, len(self)), centers, columns)
+
+    def _scores(self, rows: slice, centers: Centers, columns: slice) -> Array:
         first, last, _ = columns.indices(len(centers.C))
-        S = np.empty((len(self), last - first), centers.C.dtype)
+        S = np.empty((rows.stop - rows.start, last - first), centers.C.dtype)
         X = self.X
-        sparse_kernels.scores(X.data, X.indices, X.indptr, centers.Z, centers.z2, first, S)
+        sparse_kernels.scores(X.data, X.indices, X.indptr[rows.start : rows.stop + 1], centers.Z, centers.z2, first, S)
         return S
 
     def pair_distances(self, rows: Array, ids: Array, centers: Centers) -> Array:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..kernels.means import move_to_means
 from .blocks import Block, Centers, Moves
 from .rows import Rows
 from .types import Array
@@ -40,6 +41,8 @@ class Partition(NamedTuple):
     counts: Array  # (k) int64: rows of positive weight
     moved: int  # rows added to the sums one by one since these were last added up from nothing
     restless: int  # rows that changed cluster in the last step
+    costs: Array  # (k) float64: what the clusters cost before the centres last moved
+    moves2: Array  # (k) float64: squared lengths of these moves
     bounds: Any = None  # what a method remembers about the rows, as a NamedTuple of arrays
 
 
@@ -54,8 +57,8 @@ class Found(NamedTuple):
 def begin(rows: Rows, centers: Array) -> Partition:
     k, d = centers.shape
     labels = np.full(len(rows), -1, np.int32)
-    sums, masses, squares, counts = np.zeros((k, d)), np.zeros(k), np.zeros(k), np.zeros(k, np.int64)
-    return Partition(centers, labels, sums, masses, squares, counts, moved=len(rows), restless=len(rows))
+    sums, (masses, squares, costs, moves2), counts = np.zeros((k, d)), np.zeros((4, k)), np.zeros(k, np.int64)
+    return Partition(centers, labels, sums, masses, squares, counts, len(rows), len(rows), costs, moves2)
 
 
 def unsettled(state: Partition) -> bool:
@@ -114,34 +117,42 @@ def advance(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, In
         moved += share.moves.moved
         visited += share.rows
         distances += share.distances
-    C = state.centers.astype(np.float64)
-    energy = squares.sum() - 2 * np.vdot(C, sums) + masses @ (C * C).sum(axis=1)
+    to = move(state.centers, sums, masses, squares, counts > 0, rows.frame.unit)
+    energy = to.costs.sum()
     if energy < FEW_DIGITS * squares.sum():
         centers = rows.prepare(state.centers)
         energy = sum(rows.shares(energy_block, centers, per_row=(rows.weights, state.labels)))
     before = masses.copy() if anew else state.masses
+    sums_changed = False
     if (counts == 0).any():
+        sums_changed = True
         moved += _fill_empty(rows, state._replace(bounds=bounds), *totals)
     if (masses < LOST * before)[counts > 0].any():  # heavy rows have left: what they were added to has lost its digits
-        anew = True
+        anew = sums_changed = True
         for a in totals:
             a[:] = 0
         for share in keep_labels(rows, state)[0]:
             share.moves.add_to(*totals)
-    means = means_of(state.centers, sums, masses, counts > 0, rows.frame.unit)
-    shift = float(((means.astype(np.float64) - C) ** 2).sum())
+    if sums_changed:
+        to = move(state.centers, sums, masses, squares, counts > 0, rows.frame.unit)
     total = 0 if anew else state.moved + moved
-    new = Partition(means, state.labels, sums, masses, squares, counts, total, moved, bounds)
-    return new, Info(max(float(energy), 0.0), shift, visited, distances, moved)
+    new = Partition(to.centers, state.labels, sums, masses, squares, counts, total, moved, to.costs, to.moves2, bounds)
+    return new, Info(max(float(energy), 0.0), float(to.moves2.sum()), visited, distances, moved)
 
 
-def means_of(old: Array, sums: Array, masses: Array, filled: Array, unit: bool) -> Array:
-    """Means of the rows, of unit length for cosine. A cluster without rows keeps its centre."""
-    means = np.divide(sums, masses[:, None], out=old.astype(np.float64), where=filled[:, None])
-    if unit:
-        norms = np.linalg.norm(means, axis=1)
-        means = np.where((norms > 0)[:, None], means / np.where(norms > 0, norms, 1)[:, None], old)
-    return np.ascontiguousarray(means, old.dtype)
+class Moved(NamedTuple):
+    """Centres that have moved to their rows' means."""
+
+    centers: Array  # (k, d)
+    costs: Array  # (k) float64: what the clusters cost before
+    moves2: Array  # (k) float64: squared lengths of the moves
+
+
+def move(C: Array, sums: Array, masses: Array, squares: Array, filled: Array, unit: bool) -> Moved:
+    """To the means of the rows, of unit length for cosine. A cluster without rows keeps its centre."""
+    out, (dots, norms2, moves2) = np.empty_like(C), np.empty((3, len(C)))
+    move_to_means(C, sums, masses, filled, unit, out, dots, norms2, moves2)
+    return Moved(out, squares - 2 * dots + masses * norms2, moves2)
 
 
 POOL = 64  # rows that a block proposes for empty clusters, or twice as many as there are of them

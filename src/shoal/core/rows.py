@@ -33,8 +33,8 @@ BLOCK_NUMBERS = 1 << 19  # numbers in a block: a few MB, so that a worker's bloc
 BLOCK_ROWS = (4096, 1 << 16)
 BLOCK_MOST = 1 << 22  # numbers in a block of dense rows, however wide they are (but see `FEWEST`): 16 MB of float32
 FEWEST = 64
-WORK, PIECES = 1 << 23, 16  # of picked rows: multiplications that a block must be worth, and most blocks
-SPARSE_COLUMNS = 128  # that a sparse row is taken to hold
+WORK, PIECES = 1 << 25, 16  # of picked rows: multiplications that a block must be worth, and most blocks
+SPARSE_COLUMNS = 1024  # that a sparse row is taken to cost as much as
 
 
 class Frame(NamedTuple):

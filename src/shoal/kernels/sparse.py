@@ -90,3 +90,17 @@ def column_moments(
             sums[t] += weights[i] * x
             squares[t] += weights[i] * (x * x)
             largest[t] = max(largest[t], abs(x))
+
+
+@kernel
+def add_rows(
+    data,  # IN (nnz) float64
+    indices,  # IN (nnz)
+    indptr,  # IN (m + 1)
+    ids,  # IN (m): where each row goes
+    sums,  # ADD (k, d) float64
+):
+    for i in range(ids.shape[0]):
+        total = sums[ids[i]]
+        for p in range(indptr[i], indptr[i + 1]):
+            total[indices[p]] += data[p]

@@ -25,7 +25,7 @@ from ..core.rows import Rows
 from ..core.seeding import generator
 from ..core.shuffle import keys_of, shuffled
 from ..core.types import Array
-from .auto import find
+from .auto import assign_once
 
 
 class State(NamedTuple):
@@ -146,5 +146,5 @@ class GradientKMeans(CenterMover):
             begin=lambda C, start: State(C.astype(np.float64), np.full(len(rows), -1, np.int32), start, rate),
             step=advance,
             done=lambda state, info: info.shift <= tol,
-            assign=find(rows, self.n_clusters, "auto")[1],
+            assign=assign_once,
         )

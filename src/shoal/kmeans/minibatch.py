@@ -25,7 +25,7 @@ from ..core.running import Means
 from ..core.seeding import generator
 from ..core.streaming import StreamMover
 from ..core.types import Array
-from .auto import find
+from .auto import assign_once
 
 
 class State(NamedTuple):
@@ -199,7 +199,7 @@ class MiniBatchKMeans(StreamMover):
             begin=lambda centers, start: State(running.begin(rows, centers), start, centers),
             step=advance,
             done=lambda state, info: state.drift <= tol or (patience is not None and state.idle >= patience),
-            assign=find(rows, self.n_clusters, "auto")[1],
+            assign=assign_once,
         )
 
     def _take_in(self, rows: Rows, means: Means) -> None:

@@ -27,7 +27,7 @@ from ..core.fitting import CenterMover, Method, keep
 from ..core.moments import Moments
 from ..core.rows import Rows
 from ..core.types import Array
-from .auto import find
+from .auto import assign_once
 
 FLOAT = np.dtype(np.float64)  # what probabilities are computed in, whatever the rows are
 AT_ONCE = 1 << 18  # probabilities at a time: they should stay in the cache
@@ -256,7 +256,7 @@ class SphericalMixture(CenterMover):
             begin=lambda centers, start: State(centers.astype(FLOAT)),
             step=lambda state: step(rows, state, bell),
             done=lambda state, info: info.gain <= self.tol or info.shift == 0,
-            assign=find(rows, self.n_clusters, "auto")[1],
+            assign=assign_once,
         )
 
     def _settle(self, rows: Rows, outcome: Outcome, method: Method) -> tuple[Outcome, float]:

@@ -30,9 +30,9 @@ from ..core.rows import Rows
 from ..core.seeding import generator
 from ..core.shuffle import Order
 from ..core.types import Array
-from .auto import find
+from .auto import ending, find
 
-SLOWEST = 0.97  # steps whose gains fall more slowly than this are taken to fall this fast
+LEAST, PER_CENTER = 5000, 20  # rows of the first batch, in all and for each centre
 BOUNDS = {"auto": "auto", "none": "lloyd", "one": "hamerly", "groups": "yinyang", "all": "elkan"}
 
 
@@ -45,7 +45,16 @@ class Info(NamedTuple):
     distances: int
     reassigned: int  # rows that changed cluster or joined
     batch: int  # rows in the batch
-    gap: float  # by how much more a row that joined in this step may cost than the others, as a share
+    newest: float  # what the rows that joined last cost of that, if all were like them; NaN if nobody looked
+
+
+class Plan(NamedTuple):
+    """What stays the same in all steps."""
+
+    assign: Assign
+    rho: float
+    first: int  # rows of the first batch
+    watch: bool  # look at the rows that joined last
 
 
 class Batches:
@@ -53,7 +62,7 @@ class Batches:
 
     def __init__(self, rows: Rows, k: int, rng: np.random.Generator) -> None:
         self.rows, self.k = rows, k
-        self.order = Order(len(rows), rng)
+        self.order, self.mass = Order(len(rows), rng), float(rows.weights.sum())
         self.part = rows.part(np.empty(0, np.int64), k)
 
     def first(self, size: int) -> Rows:
@@ -64,15 +73,12 @@ class Batches:
         return self.part
 
 
-def ratios(state: Partition, after: Partition) -> Array:
+def ratios(state: Partition) -> Array:
     """sigma_C(j) / p(j): how unsure each centre is of its place, for each length that it moved; infinite if it did not."""
-    C = state.centers.astype(np.float64)
-    sse = after.squares - 2 * np.einsum("ij,ij->i", C, after.sums) + after.masses * (C * C).sum(axis=1)
-    moved2 = ((after.centers.astype(np.float64) - C) ** 2).sum(axis=1)
-    votes = after.masses * (after.counts - 1)
-    known = (moved2 > 0) & (votes > 0)
-    out = np.full(len(C), np.inf)
-    out[known] = np.sqrt(np.maximum(sse[known], 0) / votes[known] / moved2[known])
+    votes = state.masses * (state.counts - 1)
+    known = (state.moves2 > 0) & (votes > 0)
+    out = np.full(len(votes), np.inf)
+    out[known] = np.sqrt(np.maximum(state.costs[known], 0) / votes[known] / state.moves2[known])
     return out
 
 
@@ -84,59 +90,47 @@ def grow(state: Partition, size: int, places: Array) -> Partition:
     return state._replace(labels=labels, bounds=bounds, restless=state.restless + size - len(places))
 
 
-def measure_gap(rows: Rows, state: Partition, joined: Array) -> float:
-    """What centres that have not seen a row cost it more than those that have: the bias of an energy on the batch.
-
-    By two standard errors more than was seen, so that a few rows that cost much don't go unnoticed.
-    """
-    per_row = (rows.weights, state.labels, joined)
-    energy, energy2, mass, mass2 = np.sum([*rows.shares(_gap_block, rows.prepare(state.centers), per_row=per_row)], axis=0)
-    if not mass.all() or energy[0] <= 0:
-        return 0.0 if mass.all() else np.inf
-    mean = energy / mass
-    error2 = np.maximum(energy2 / mass - mean**2, 0) * mass2 / mass**2
-    return float((mean[1] - mean[0] + 2 * np.sqrt(error2.sum())) / mean[0])
+def newest_energy(rows: Rows, state: Partition) -> float:
+    """What the newer half of the batch costs, a unit of weight."""
+    new = np.arange(len(rows)) >= len(rows) // 2
+    shares = rows.shares(_newest_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels, new))
+    energy, mass = np.sum(list(shares), axis=0)
+    return float(energy / mass) if mass else np.nan
 
 
-def _gap_block(block: Block, weights: Array, labels: Array, joined: Array, centers: Centers) -> Array:
-    distances = block.pair_distances(np.arange(len(block)), labels, centers)
-    return np.array([np.bincount(joined, w, 2) for w in (weights * distances, weights * distances**2, weights, weights**2)])
-
-
-def tail(energies: list[float]) -> float:
-    """What further steps would gain, as a share of the energy, if gains went on falling as the last ones fell."""
-    gains = -np.diff(energies[-4:])
-    if len(gains) < 2:
-        return np.inf
-    if gains.min() <= 0:  # so near the end that they are rounding, or clusters that ran empty
-        return float(max(gains.max(), 0) / energies[-1])
-    fall = max(gains[-1] / gains[-2], (gains[-1] / gains[0]) ** (1 / (len(gains) - 1)))
-    fall = min(max(fall, 0.5), SLOWEST)
-    return float(gains[-1] * fall / (1 - fall) / energies[-1])
+def _newest_block(block: Block, weights: Array, labels: Array, new: Array, centers: Centers) -> Array:
+    at = np.flatnonzero(new)
+    return np.array([weights[at] @ block.pair_distances(at, labels[at], centers), weights[at].sum()])
 
 
 def remaining(seen: list[Info], n: int) -> float:
-    """Which share of its energy the fit may still lose: what the batch is short of all rows, and of its fixed point.
+    """Which share of its energy the fit may still lose: what the batch is short of its fixed point, and of all rows.
 
-    Rows that have joined know the gap of a batch of half the size, which should be twice as wide.
+    Gains of a batch fall about as 1 / t^2 in its t-th step, so that t times the last one is to come. A batch of b rows costs
+    rows that it has not seen c / b more than it might, and itself c / b less; so rows that join it, and then have their
+    say in 2 b, gain 1.5 c / b, a third of which is left. (They are compared with themselves: others may be dearer.)
     """
-    last, energies = seen[-1], [info.energy for info in seen if info.batch == seen[-1].batch]
+    last = seen[-1]
     if last.energy <= 0 or (last.batch == n and last.reassigned == 0):
         return 0.0
-    gaps = [info.gap for info in seen if not np.isnan(info.gap)] or [np.inf]
-    return tail(energies) + (0.0 if last.batch == n else max(gaps[-1], 0.0) / 2)
+    here = [info for info in seen if info.batch == last.batch]
+    if len(here) < 3:
+        return np.inf
+    tail = len(here) * max(*-np.diff([info.energy for info in here[-3:]]), 0.0)
+    gap = 0.0 if last.batch == n else max(here[0].newest - last.newest, 0.0) / 3
+    return float("inf") if np.isnan(gap) else float((tail + gap) / last.energy)
 
 
-def step(batches: Batches, state: Partition, rho: float, assign: Assign) -> tuple[Partition, Info]:
+def step(batches: Batches, state: Partition, plan: Plan) -> tuple[Partition, Info]:
     """One step on the batch, which may double for the next."""
     n, size = len(batches.rows), len(state.labels)
     rows = batches.first(size)
-    joined = state.labels < 0  # the step will label them
-    after, told = partition.advance(rows, state, assign)
-    share = float(rows.weights.sum() / batches.rows.weights.sum())
-    gap = measure_gap(rows, state, joined) if joined.any() and not joined.all() else np.nan
-    info = Info(*told._replace(energy=told.energy / share if share else 0.0), size, gap)
-    if size < n and ratios(state, after).min() > rho:
+    after, told = partition.advance(rows, state, plan.assign)
+    share = float(rows.weights.sum()) / batches.mass
+    looked = plan.watch and plan.first < size < n
+    newest = batches.mass * newest_energy(rows, state) if looked else np.nan
+    info = Info(*told._replace(energy=told.energy / share if share else 0.0), size, newest)
+    if size < n and ratios(after).min() > plan.rho:
         larger = min(2 * size, n)
         after = grow(after, larger, batches.order.first(size) if larger == n else np.arange(size))
     return after, info
@@ -147,8 +141,8 @@ class NestedKMeans(CenterMover):
 
     Parameters
     ----------
-    batch_size : int, default=5000
-        Rows of the first batch.
+    batch_size : int or "auto", default="auto"
+        Rows of the first batch: 5000 as in the paper, but no fewer than 20 for each cluster, if "auto".
     rho : float, default=1.0
         When the batch doubles: when each centre's standard error is this many times what it moved. The larger, the later.
     quality : float, default=0.0
@@ -165,9 +159,9 @@ class NestedKMeans(CenterMover):
     remaining_ : float
         Which share of the energy was thought to be still to gain in the end.
     history_ : list of dict
-        One record a step of the start that was kept, as in `KMeans`, `batch` (rows looked at) and `gap` (by how much
-        more rows that had just joined may cost than the others, as a share: two standard errors above what was seen).
-        Until the batch is all rows, `energy` is an estimate: that of the batch, times what the batch is a part of.
+        One record a step of the start that was kept, as in `KMeans`, `batch` (rows looked at) and `newest` (what those
+        that joined last cost; NaN for quality=0). Until the batch is all rows, both are estimates: what the batch costs,
+        times what it is a part of.
 
     Examples
     --------
@@ -181,13 +175,13 @@ class NestedKMeans(CenterMover):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CenterMover._parameter_constraints,
-        "batch_size": [Count()],
+        "batch_size": [Count(), StrOptions({"auto"})],
         "rho": [Interval(Real, 0, None, closed="neither")],
         "quality": [Interval(Real, 0, 1, closed="left")],
         "bounds": [StrOptions(set(BOUNDS))],
     }
 
-    batch_size: int
+    batch_size: int | str
     rho: float
     quality: float
     bounds: str
@@ -198,7 +192,7 @@ class NestedKMeans(CenterMover):
         *,
         init: Any = "k-means++",
         n_init: int | str = "auto",
-        batch_size: int = 5000,
+        batch_size: int | str = "auto",
         rho: float = 1.0,
         quality: float = 0.0,
         bounds: str = "auto",
@@ -215,7 +209,9 @@ class NestedKMeans(CenterMover):
 
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         _, assign = find(rows, self.n_clusters, BOUNDS[self.bounds])
-        size = min(len(rows), max(self.batch_size, self.n_clusters))
+        k, size = self.n_clusters, self.batch_size
+        size = min(len(rows), max(LEAST, PER_CENTER * k) if isinstance(size, str) else max(size, k))
+        plan = Plan(assign, self.rho, size, watch=self.quality > 0)
         tol = self.tol * moments.variance
         batches, seen = list[Batches](), list[Info]()
 
@@ -229,7 +225,7 @@ class NestedKMeans(CenterMover):
             whole = info.batch == len(rows)
             return (whole and (info.reassigned == 0 or info.shift <= tol)) or remaining(seen, len(rows)) < self.quality
 
-        return Method(begin, lambda state: step(batches[0], state, self.rho, assign), done, assign)
+        return Method(begin, lambda state: step(batches[0], state, plan), done, ending(assign))
 
     def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
         super()._publish(rows, outcome, energy)

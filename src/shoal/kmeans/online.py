@@ -24,7 +24,7 @@ from ..core.seeding import generator
 from ..core.shuffle import keys_of, shuffled
 from ..core.streaming import StreamMover
 from ..core.types import Array
-from .auto import find
+from .auto import ending, find
 
 
 class State(NamedTuple):
@@ -128,7 +128,7 @@ class OnlineKMeans(StreamMover):
                 return False
             return info.shift <= tol or (self.then == "batch" and info.reassigned == 0)
 
-        return Method(lambda centers, start: begin(rows, centers, start), advance, done, assign)
+        return Method(lambda centers, start: begin(rows, centers, start), advance, done, ending(assign))
 
     def _take_in(self, rows: Rows, means: Means) -> None:
         running.pass_by(rows, means, np.arange(len(rows)), np.empty(len(rows), np.int32))

@@ -29,7 +29,7 @@ from ..core.partition import Assign, Partition
 from ..core.rows import Rows
 from ..core.seeding import draw, generator
 from ..core.types import Array
-from .auto import find
+from .auto import ending, find
 
 
 class State(NamedTuple):
@@ -102,7 +102,7 @@ def picks(rows: Rows, size: int, block: int, rng: np.random.Generator) -> Iterat
 def follow(rows: Rows, part: Partition, plan: Plan, blocks: Iterator[Array]) -> Walk:
     """The steps of an epoch. Cosine follows the means, whose lengths matter, and compares rows with their directions."""
     k = len(part.centers)
-    every = np.ones(k, bool)
+    every, ones = np.ones(k, bool), np.ones(k)
     still = part.centers.astype(np.float64)
     if plan.correct:
         np.divide(part.sums, part.masses[:, None], out=still, where=(part.counts > 0)[:, None])
@@ -120,7 +120,7 @@ def follow(rows: Rows, part: Partition, plan: Plan, blocks: Iterator[Array]) -> 
         rate = (1 - (1 - plan.eta) ** pull) / pull
         gamma = (before + joined)[:, None] * means - before[:, None] * still - moved + len(ids) * gradient
         means = means - rate[:, None] * gamma
-        centers = partition.means_of(centers, means, np.ones(k), every, rows.frame.unit)
+        centers = partition.move(centers, means, ones, ones, every, rows.frame.unit).centers
     return Walk(centers, looked, distances, changed)
 
 
@@ -227,7 +227,7 @@ class VarianceReducedKMeans(CenterMover):
             begin=lambda centers, start: State(partition.begin(rows, centers), start, 0),
             step=lambda state: step(rows, state, plan),
             done=lambda state, info: info.reassigned == 0 or info.shift <= tol,
-            assign=assign,
+            assign=ending(assign),
         )
 
     def _plan(self, assign: Assign, n: int, seed: int) -> Plan:
