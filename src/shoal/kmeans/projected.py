@@ -24,7 +24,7 @@ from ..core.grouping import gaps, group_centers
 from ..core.partition import Found, Partition, unsettled
 from ..core.rows import Rows
 from ..core.types import Array
-from ..kernels import dense
+from ..kernels import TINY, UP, dense
 
 IDENTITY = 64  # columns up to which a row is its own head, as are wider ones where heads leave too much open
 COARSE, FINE = (
@@ -61,6 +61,23 @@ class Bounds(NamedTuple):
         heads = np.empty((n, self.heads.shape[1]), self.heads.dtype)
         upper[places], lower[places], heads[places] = self.upper, self.lower, self.heads
         return self._replace(upper=upper, lower=lower, heads=heads)
+
+    def leave_open(self, rows: Array, labels: Array, C: Array) -> Array:
+        """Which of these rows, of these clusters, may be nearer to another one of the centres C: (m) bool."""
+        drift, steps = self.moves_to(C)
+        near = (self.upper[rows] + drift[labels]) * UP + TINY
+        least = (self.lower[rows].astype(np.int32) - steps).min(axis=1)
+        return np.asarray(least <= near * self.per_unit)
+
+    @property
+    def per_unit(self) -> float:
+        return (1 - 2.0**-40) / self.unit
+
+    def moves_to(self, C: Array) -> tuple[Array, Array]:
+        """How far the centres have moved from where bounds refer to: each one, and the farthest of a group in units."""
+        drift = np.linalg.norm(C.astype(np.float64) - self.anchor, axis=1)
+        steps = np.ceil(np.maximum.reduceat(drift[self.order], self.groups[:-1]) / self.unit)
+        return drift, np.minimum(steps, dense.MOST).astype(np.uint16)
 
     def take(self, rows: Array) -> Bounds:
         """Bounds of some rows, to go on with by themselves."""
@@ -194,13 +211,11 @@ def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], Bounds]:
     C = state.centers
     if b is None:
         b = begin(rows, state)
-    drift = np.linalg.norm(C.astype(np.float64) - b.anchor, axis=1)
-    steps = np.ceil(np.maximum.reduceat(drift[b.order], b.groups[:-1]) / b.unit)
     gap = gaps(C) if C.shape[1] <= 2 * IDENTITY else np.zeros(len(C))
-    moved = (drift, np.minimum(steps, dense.MOST).astype(np.uint16), gap)
+    moved = (*b.moves_to(C), gap)
     first = state.bounds is None and rows.d <= WHOLE
     lanes = side_by_side(C, b._replace(basis=b.basis[:, :0]) if first else b)
     flat = -2 * lanes.Z[:, : lanes.coarse.shape[1]]
-    plan = Plan(lanes, flat, b.basis, moved, (1 - 2.0**-40) / b.unit, unsettled(state))
+    plan = Plan(lanes, flat, b.basis, moved, b.per_unit, unsettled(state))
     per_row = (state.labels, state.labels.copy(), rows.weights, b.upper, b.lower, b.heads)
     return rows.shares(assign_block, plan, per_row=per_row), b._replace(anchor=C)

@@ -30,6 +30,10 @@ from ..core.rows import Rows
 from ..core.seeding import draw, generator
 from ..core.types import Array
 from .auto import ending, find
+from .projected import Bounds
+
+
+SPARED = 4  # of so many centres, bounds leave about one to be looked at
 
 
 class State(NamedTuple):
@@ -125,10 +129,13 @@ def follow(rows: Rows, part: Partition, plan: Plan, blocks: Iterator[Array]) -> 
 
 
 def look(rows: Rows, ids: Array, state: Partition, assign: Assign) -> Any:
-    """Shares of the picked rows' labels, from the bounds of the full pass where there are any."""
-    some = rows.pick(ids, len(state.centers))
+    """Shares of the picked rows' labels. Where the full pass has left bounds, rows that they settle are not even read."""
+    bounds: Bounds | None = state.bounds
+    if bounds is not None:
+        open_ = bounds.leave_open(ids, state.labels, state.centers)
+        ids, state = ids[open_], state._replace(labels=state.labels[open_])
+    some = rows.pick(ids, len(state.centers) if bounds is None else len(state.centers) // SPARED)
     some.weights = np.ones(len(ids))  # they were drawn by weight
-    bounds = state.bounds
     state = state._replace(moved=0, restless=state.restless * len(ids) // len(rows))
     if bounds is None:
         return partition.label_all(some, state)
@@ -235,5 +242,5 @@ class VarianceReducedKMeans(CenterMover):
         eta = min(1.0, (1.0 if self.learning_rate is None else float(self.learning_rate)) * self.n_clusters / n)
         doubling = isinstance(self.epoch_size, str)
         size = 2 * n if isinstance(self.epoch_size, str) else max(1, round(self.epoch_size * n))
-        block = self.block_size or max(1024, n // 16)
+        block = self.block_size or max(1024, n // 8)
         return Plan(assign, eta, size, doubling, block, self.variant == "vrkm", self.position_correction, seed)
