@@ -10,9 +10,11 @@ from pathlib import Path
 from .measure import Lab
 from .resources import many_rows, memory, startup
 from .results import FOLDER, keep, made, read, render
-from .suites import Suite, algorithms, converge, franti, lloyd, reach, seeding, ten
+from .stochastic import ends, reach, stream, variance
+from .suites import Suite, algorithms, converge, franti, lloyd, seeding, ten
 
-DEFAULT: dict[str, Suite] = {suite.__name__: suite for suite in (lloyd, ten, converge, reach, seeding, memory, startup, franti)}
+_ALL = (lloyd, ten, converge, reach, variance, stream, ends, seeding, memory, startup, franti)
+DEFAULT: dict[str, Suite] = {suite.__name__: suite for suite in _ALL}
 SUITES: dict[str, Suite] = {**DEFAULT, "algorithms": algorithms, "many_rows": many_rows}
 
 

@@ -63,12 +63,47 @@ def _nested(X: Any, C0: Array, quality: float, tol: float) -> Fit:
     return Fit(model.cluster_centers_, model.n_iter_, model.inertia_, distances)
 
 
-def _minibatch(X: Any, C0: Array, epochs: int, tol: float) -> Fit:
+def _variance_reduced(variant: str, rate: float) -> Callable[[Any, Array, float, float], Fit]:
+    """Until the energy is no more than `target`: a step tells that of the centres that came in, which are then published."""
+
+    def fit(X: Any, C0: Array, target: float, tol: float) -> Fit:
+        from shoal import VarianceReducedKMeans
+
+        options = {"learning_rate": rate, "random_state": 0, "n_threads": cpu_count()}
+        model = VarianceReducedKMeans(
+            len(C0), init=C0, variant=variant, tol=tol, callback=lambda record: record["energy"] <= target, **options
+        ).fit(X)
+        distances = sum(record["distances"] for record in model.history_)
+        return Fit(model.cluster_centers_, model.n_iter_, model.inertia_, distances)
+
+    return fit
+
+
+def _stream(name: str) -> Callable[[Any, Array, int, float], Fit]:
+    def fit(X: Any, C0: Array, epochs: int, tol: float) -> Fit:
+        shoal = import_module("shoal")
+
+        options = {"init": C0, "tol": 0.0, "random_state": 0, "n_threads": cpu_count()}
+        if name == "minibatch":
+            steps = epochs * -(-X.shape[0] // BATCH)
+            model = shoal.MiniBatchKMeans(len(C0), batch_size=BATCH, max_iter=steps, max_no_improvement=None, **options).fit(X)
+        else:
+            model = shoal.OnlineKMeans(len(C0), max_iter=epochs, **options).fit(X)
+        return Fit(model.cluster_centers_, epochs, model.inertia_)
+
+    return fit
+
+
+BATCH = 1024
+
+
+def _minibatch(X: Any, C0: Array, epochs: int, tol: float, per_center: int = 2) -> Fit:
     from sklearn.cluster import MiniBatchKMeans
 
     options = {"tol": 0.0, "max_no_improvement": None, "random_state": 0}
-    model = MiniBatchKMeans(len(C0), init=C0, n_init=1, max_iter=epochs, batch_size=max(1024, 2 * len(C0)), **options).fit(X)
-    return Fit(model.cluster_centers_, model.n_iter_, model.inertia_)
+    size = max(BATCH, per_center * len(C0))
+    model = MiniBatchKMeans(len(C0), init=C0, n_init=1, max_iter=epochs, batch_size=size, **options).fit(X)
+    return Fit(model.cluster_centers_, epochs, model.inertia_)
 
 
 def _sklearn(algorithm: str) -> Callable[[Any, Array, int, float], Fit]:
@@ -147,7 +182,13 @@ ADAPTERS = {
         Adapter("shoal", "shoal", _shoal("auto")),
         *[Adapter(f"shoal-{name}", "shoal", _shoal(name)) for name in SHOAL_ALGORITHMS],
         Adapter("shoal-nested", "shoal", _nested, efforts=(0.05, 0.02, 0.01, 0.005, 0.0)),
+        Adapter("shoal-vrkm++", "shoal", _variance_reduced("vrkm++", 1.0)),
+        Adapter("shoal-vrkm++-4", "shoal", _variance_reduced("vrkm++", 4.0)),
+        Adapter("shoal-vrkm", "shoal", _variance_reduced("vrkm", 1.0)),
+        Adapter("shoal-minibatch", "shoal", _stream("minibatch")),
+        Adapter("shoal-online", "shoal", _stream("online")),
         Adapter("sklearn", "sklearn", _sklearn("lloyd")),
+        Adapter("sklearn-minibatch-1024", "sklearn", partial(_minibatch, per_center=0)),
         Adapter("sklearn-minibatch", "sklearn", _minibatch, efforts=(1, 2, 4, 8, 16)),
         Adapter("sklearn-elkan", "sklearn", _sklearn("elkan")),
         Adapter("sklearnex", "sklearnex", _sklearnex),

@@ -103,7 +103,9 @@ def two_clouds(n: int) -> Array:
 
 def _unit_rows(X: Any) -> Any:
     norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
-    return sparse.csr_array(sparse.diags_array(1 / np.maximum(norms, 1e-30)) @ X, dtype=np.float32)
+    out = sparse.csr_array(sparse.diags_array(1 / np.maximum(norms, 1e-30)) @ X, dtype=np.float32)
+    out.indices, out.indptr = out.indices.astype(np.int32), out.indptr.astype(np.int32)  # scikit-learn takes no others
+    return out
 
 
 def _file(name: str, how: str) -> Path:
@@ -175,10 +177,13 @@ CONVERGE = [
 REACH = [
     Problem("mnist-k50", 50, mnist),
     Problem("covtype-k50", 50, covtype),
-    Problem("sift-k1000", 1000, sift, lengths=(3, 6, 10, 16, 25)),
-    Problem("20newsgroups-k50", 50, newsgroups),
-    Problem("wordnet-k50", 50, wordnet),
+    Problem("sift-k1000", 1000, sift, lengths=(6, 10, 16), most_repeats=1),
+    Problem("20newsgroups-k50", 50, newsgroups, lengths=(2, 4, 6, 8, 12, 20, 40)),
+    Problem("wordnet-k50", 50, wordnet, lengths=(2, 4, 6, 8, 12, 20), most_repeats=2),
 ]
+VARIANCE = [Problem("mnist-k100", 100, mnist), Problem("sift-k1000", 1000, sift, most_repeats=1, long=True)]
+ENDS = [Problem("mnist-k50", 50, mnist), Problem("covtype-k50", 50, covtype), Problem("20newsgroups-k50", 50, newsgroups)]
+STREAM = [*ENDS, Problem("sift-k1000", 1000, sift, most_repeats=1)]
 ALGORITHMS = [
     Problem("mnist-k50", 50, mnist),
     Problem("mnist-k1000", 1000, mnist),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import problems
-from .adapters import ADAPTERS, EXACT_PEERS, RACERS, SHOAL_ALGORITHMS, SPARSE_RACERS
+from .adapters import ADAPTERS, EXACT_PEERS, SHOAL_ALGORITHMS
 from .measure import Answer, Lab, each, energy, middle
 from .problems import Missing, Problem, start_of
 from .results import Entry
@@ -143,52 +143,6 @@ def converge(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
         contest = Contest(lab, problem, X, ["shoal", *peers])
         contest.run([300], tol=1e-4)
         yield entry_of(lab, problem.name, WHOLE, contest.rows(), contest.against(peers))
-
-
-def reach(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """How soon a clustering is within 1% of the best that anyone reached."""
-    measure = (
-        "Seconds of the shortest whole fit, of several lengths from the same start, whose energy on all rows is within 1% of "
-        "the lowest energy that any fit of any library here reached. Who starts from rows of its own choice is marked."
-    )
-    for problem, X in chosen(lab, problems.REACH, only, [problems.TINY, problems.TINY_SPARSE]):
-        names = ["shoal-nested", "shoal", *(SPARSE_RACERS if hasattr(X, "indptr") else RACERS)]
-        files = {"rows": lab.share("rows", X), "start": lab.share("start", start_of(X, problem.k))}
-        curves: dict[str, list[tuple[float, float]]] = {}
-        for name in lab.present(names):
-            efforts = list(ADAPTERS[name].efforts or problem.lengths)
-            out = str(lab.folder / f"{name}.npy")
-            task = {
-                "do": "fit",
-                "library": name,
-                **files,
-                "iters": efforts[:2] if lab.quick else efforts,
-                "tol": 0.0,
-                "out": out,
-            }
-            answer = lab.ask(task)
-            if "error" not in answer:
-                energies = [energy(X, C) for C in np.load(out)]
-                curves[name] = [(run["wall"], e) for run, e in zip(answer["runs"], energies, strict=True)]
-                lab.say(f"  {name}: " + ", ".join(f"{t:.3g} s {e:.5g}" for t, e in curves[name]))
-        best = min(e for curve in curves.values() for _, e in curve)
-        soonest = {name: min((t for t, e in curve if e <= 1.01 * best), default=None) for name, curve in curves.items()}
-        ours = min((t for name, t in soonest.items() if name.startswith("shoal") and t is not None), default=None)
-        rows = [
-            {
-                "library": name,
-                "seconds": soonest[name],
-                "lowest energy / best": min(e for _, e in curve) / best,
-                "start": "same" if ADAPTERS[name].takes_start else "its own",
-                "shoal is": (soonest[name] or np.nan) / ours if ours and not name.startswith("shoal") else None,
-                "curve": curve,
-            }
-            for name, curve in curves.items()
-        ]
-        peers = {name: t for name, t in soonest.items() if not name.startswith("shoal") and t is not None}
-        fastest = min(peers, key=lambda name: peers[name], default=None)
-        figures = [{"what": f"shoal against {fastest}", "ratio": peers[fastest] / ours}] if fastest and ours else []
-        yield entry_of(lab, problem.name, measure, rows, figures)
 
 
 def algorithms(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:

@@ -32,7 +32,6 @@ from ..core.types import Array
 from .auto import ending, find
 from .projected import Bounds
 
-
 SPARED = 4  # of so many centres, bounds leave about one to be looked at
 
 
