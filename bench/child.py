@@ -21,7 +21,7 @@ from scipy import sparse
 from .adapters import ADAPTERS, SEEDERS, restart
 from .problems import dense
 
-WARM_ROWS, WARM_STEPS = 2000, 30
+WARM_ROWS, WARM_PAIRS, WARM_STEPS = 2000, 600_000, 30
 
 
 def _load(path: str) -> Any:
@@ -35,7 +35,7 @@ def _warm(library: str, X: Any, k: int) -> None:
 
     Enough of them for those who go on in another way once few rows move.
     """
-    head = X[: max(WARM_ROWS, 2 * k)]
+    head = X[: max(WARM_ROWS, 2 * k, WARM_PAIRS // k)]
     ADAPTERS[library].fit(head, dense(head[:k]).copy(), WARM_STEPS, 0.0)
 
 

@@ -13,6 +13,7 @@ def cluster(
     *,
     time_budget: float | None = None,
     quality: float = 0.01,
+    init: Any = "k-means++",
     metric: str = "euclidean",
     sample_weight: Any = None,
     random_state: Any = None,
@@ -31,7 +32,7 @@ def cluster(
     quality : float, default=0.01
         Stop when the energy is thought to be within this share of what full convergence from the same start would give;
         0 to converge.
-    metric, sample_weight, random_state, n_threads
+    init, metric, sample_weight, random_state, n_threads
         As for `KMeans` and its fit.
 
     Returns
@@ -48,9 +49,8 @@ def cluster(
     >>> cluster(X, 3, random_state=0).summary_.split(":")[0]
     '3 clusters of 3,000 rows'
     """
-    model = NestedKMeans(
-        k, quality=quality, time_budget=time_budget, metric=metric, random_state=random_state, n_threads=n_threads
-    )
+    options = {"metric": metric, "random_state": random_state, "n_threads": n_threads}
+    model = NestedKMeans(k, init=init, quality=quality, time_budget=time_budget, **options)
     model.fit(X, sample_weight=sample_weight)
     model.summary_ = summarise(model)
     return model

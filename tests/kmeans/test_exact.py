@@ -583,3 +583,22 @@ class TestEmptyClusters:
         model = fit(X, spread_rows(X[:100], y), algorithm, weights)
         assert np.abs(model.cluster_centers_).max() < 1e3
         assert model.inertia_ == pytest.approx(naive.energy(X, model.cluster_centers_, weights))
+
+
+@pytest.mark.parametrize("call", ["fit", "fit_predict", "fit_transform"])
+def test_a_warning_names_the_line_of_the_caller(call):
+    with pytest.warns(ConvergenceWarning, match="n_clusters=2 would do") as seen:
+        getattr(KMeans(3), call)(np.array([[0.0], [1.0], [1.0]]))
+    assert [warning.filename for warning in seen] == [__file__]
+
+
+def test_rows_without_weight_fill_no_cluster():
+    with pytest.warns(ConvergenceWarning, match="n_clusters=2 would do"):
+        KMeans(3).fit(np.array([[0.0], [1.0], [9.0]]), sample_weight=[1, 1, 0])
+
+
+def test_a_direction_shifts_by_what_it_moves():
+    X = np.random.default_rng(0).normal(size=(100, 3)) + 2
+    C = X[:4] / np.linalg.norm(X[:4], axis=1)[:, None]
+    model = KMeans(4, init=C, metric="cosine", max_iter=1).fit(X)
+    assert model.history_[0]["shift"] == pytest.approx(((model.cluster_centers_ - C) ** 2).sum())

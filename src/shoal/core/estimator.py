@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import numbers
+import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Self
@@ -31,7 +33,12 @@ except ImportError:
         return method
 
 
-WRAPPED = int(hasattr(CallbackSupportMixin, "set_callbacks"))  # frames that `with_callbacks` puts around fit
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn of the user's line, whichever of our methods or scikit-learn's it called."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("shoal", "sklearn"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def seed_of(random_state: Any) -> int:
@@ -238,4 +245,4 @@ class CentersEstimator(
         """Cluster the rows of X."""
 
 
-__all__ = ["WRAPPED", "CentersEstimator", "Hooks", "all_or_nothing", "near_block", "seed_of", "with_callbacks"]
+__all__ = ["CentersEstimator", "Hooks", "all_or_nothing", "near_block", "seed_of", "warn", "with_callbacks"]

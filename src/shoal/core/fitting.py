@@ -6,7 +6,6 @@ import inspect
 import re
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
@@ -18,7 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from . import partition
 from .checks import check_centers, check_rows, check_weights
 from .driver import Limits, Outcome, drive
-from .estimator import NEAR, WRAPPED, CentersEstimator, Hooks, all_or_nothing, seed_of, with_callbacks
+from .estimator import NEAR, CentersEstimator, Hooks, all_or_nothing, seed_of, warn, with_callbacks
 from .moments import Moments, measure
 from .partition import Assign, Partition
 from .rows import Frame, Rows
@@ -40,6 +39,9 @@ def keep(model: Any, given: dict[str, Any]) -> None:
     """Parameters become attributes, as scikit-learn wants them: by their names, as they are."""
     for name in inspect.signature(type(model)).parameters:
         setattr(model, name, given[name])
+
+
+IN_SQUARES = {"energy", "shift", "newest"}  # what a step may tell that has the unit of a squared distance
 
 
 class Method(NamedTuple):
@@ -197,19 +199,16 @@ class CenterMover(CentersEstimator):
                 break
         assert best is not None
         self._publish(rows, best._replace(reason=cut or best.reason), least)
-        found = int(np.count_nonzero(np.bincount(self.labels_)))
+        found = len(np.unique(self.labels_[rows.weights > 0]))
         if found < self.n_clusters:
-            warnings.warn(self._why_few(found, rows), ConvergenceWarning, stacklevel=3 + WRAPPED)
+            warn(self._why_few(found, rows), ConvergenceWarning)
         hooks.close()
 
     def _starts(self, given: Array | None) -> int:
         if given is not None:
             if self.n_init not in ("auto", 1):
-                warnings.warn(
-                    f"init gives the centres, so there is one start, not n_init={self.n_init}: leave n_init at 'auto'.",
-                    RuntimeWarning,
-                    stacklevel=4 + WRAPPED,
-                )
+                why = f"init gives the centres, so there is one start, not n_init={self.n_init}: leave n_init at 'auto'."
+                warn(why, RuntimeWarning)
             return 1
         if self.n_init == "auto":
             return 10 if self.init == "random" or callable(self.init) else 1
@@ -246,8 +245,10 @@ class CenterMover(CentersEstimator):
 
         def tell(record: dict[str, Any]) -> bool:
             record["start"] = start
-            for key in ("energy", "shift"):
+            for key in IN_SQUARES & record.keys():
                 record[key] = rows.frame.energy_out_of(record[key])
+            if rows.frame.unit:  # the energy is half of the squares; moves are not
+                record["shift"] *= 2
             if self.verbose:
                 print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
             asked = bool(self.callback(dict(record))) if self.callback is not None else False  # a copy: ours stays ours
@@ -280,7 +281,7 @@ class CenterMover(CentersEstimator):
                     break
                 state = partition.label(rows, self._as_published(rows, again), assign)
         shares = rows.shares(partition.energy_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels))
-        return outcome._replace(state=state), sum(shares)
+        return outcome._replace(state=state._replace(bounds=None)), sum(shares)  # which another start would not leave room for
 
     def _public(self, rows: Rows, state: Any) -> Array:
         return rows.frame.out_of(state.centers, rows.dtype)

@@ -33,7 +33,7 @@ BLOCK_NUMBERS = 1 << 19  # numbers in a block: a few MB, so that a worker's bloc
 BLOCK_ROWS = (4096, 1 << 16)
 BLOCK_MOST = 1 << 22  # numbers in a block of dense rows, however wide they are (but see `FEWEST`): 16 MB of float32
 FEWEST = 64
-WORK, PIECES = 1 << 25, 16  # of picked rows: multiplications that a block must be worth, and most blocks
+WORK, PIECES = 1 << 24, 16  # of picked rows: multiplications that a block must be worth if it is still to be read, most blocks
 SPARSE_COLUMNS = 1024  # that a sparse row is taken to cost as much as
 
 
@@ -201,8 +201,8 @@ class Rows:
         return np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
 
     def part(self, ids: Array, k: int) -> Rows:
-        """Some of the rows as rows of their own, in such blocks. On disk they stay there."""
-        part = self.pick(ids, k)
+        """Some of the rows as rows of their own, in fewer blocks, as these have been read. On disk they stay there."""
+        part = self.pick(ids, k // 2)
         if not self.source.is_map:
             part.source = find_source(self.source.take(ids))
         return part

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from ..kernels import online
-from .blocks import Block, Centers, DenseBlock, Moves, SparseBlock, rounding
-from .partition import energy_block
+from .blocks import DenseBlock, SparseBlock, rounding
+from .partition import FEW_DIGITS, energy_block, label_block
 from .rows import Rows
 from .types import Array
 
@@ -31,23 +31,19 @@ class Served(NamedTuple):
     reassigned: int
 
 
-def _serve_block(block: Block, labels: Array, weights: Array, centers: Centers) -> tuple[float, Moves]:
-    old = labels.copy()
-    labels[:] = block.nearest(centers)
-    return energy_block(block, weights, labels, centers), block.moves(weights, old, labels, len(centers.C), True)
-
-
 def serve(rows: Rows, C: Array, labels: Array) -> Served:
     """Label all rows; what they have to say to their centres."""
     k = len(C)
-    sums, masses, squares, counts = np.zeros(C.shape), np.zeros(k), np.zeros(k), np.zeros(k, np.int64)
-    energy, reassigned = 0.0, 0
     centers = rows.prepare(np.ascontiguousarray(C, rows.dtype))
-    for share, moves in rows.shares(_serve_block, centers, per_row=(labels, rows.weights)):
-        moves.add_to(sums, masses, squares, counts)
-        energy += share
-        reassigned += moves.moved
-    return Served(energy, sums, masses, reassigned)
+    sums, masses, squares, counts = np.zeros(C.shape), np.zeros(k), np.zeros(k), np.zeros(k, np.int64)
+    reassigned = 0
+    for share in rows.shares(label_block, centers, True, per_row=(labels, labels.copy(), rows.weights)):
+        share.moves.add_to(sums, masses, squares, counts)
+        reassigned += share.moves.moved
+    energy = squares.sum() - 2 * np.vdot(centers.C.astype(np.float64), sums) + masses @ centers.norms2
+    if energy < FEW_DIGITS * squares.sum():
+        energy = sum(rows.shares(energy_block, centers, per_row=(rows.weights, labels)))
+    return Served(float(energy), sums, masses, reassigned)
 
 
 def directions(M: Array, instead: Array) -> tuple[Array, Array]:
