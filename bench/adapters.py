@@ -181,7 +181,7 @@ ADAPTERS = {
     for adapter in [
         Adapter("shoal", "shoal", _shoal("auto")),
         *[Adapter(f"shoal-{name}", "shoal", _shoal(name)) for name in SHOAL_ALGORITHMS],
-        Adapter("shoal-nested", "shoal", _nested, efforts=(0.05, 0.02, 0.01, 0.005, 0.0)),
+        Adapter("shoal-nested", "shoal", _nested, efforts=(0.05, 0.03, 0.02, 0.015, 0.01, 0.007, 0.004, 0.0)),
         Adapter("shoal-vrkm++", "shoal", _variance_reduced("vrkm++", 1.0)),
         Adapter("shoal-vrkm++-4", "shoal", _variance_reduced("vrkm++", 4.0)),
         Adapter("shoal-vrkm", "shoal", _variance_reduced("vrkm", 1.0)),
@@ -189,7 +189,7 @@ ADAPTERS = {
         Adapter("shoal-online", "shoal", _stream("online")),
         Adapter("sklearn", "sklearn", _sklearn("lloyd")),
         Adapter("sklearn-minibatch-1024", "sklearn", partial(_minibatch, per_center=0)),
-        Adapter("sklearn-minibatch", "sklearn", _minibatch, efforts=(1, 2, 4, 8, 16)),
+        Adapter("sklearn-minibatch", "sklearn", _minibatch, efforts=(1, 2, 4)),
         Adapter("sklearn-elkan", "sklearn", _sklearn("elkan")),
         Adapter("sklearnex", "sklearnex", _sklearnex),
         Adapter("faiss", "faiss", _faiss, takes_tol=False),
