@@ -20,8 +20,8 @@ ALGORITHMS: dict[str, Assign] = {
 
 WORTHWHILE = 1000  # multiplications a row, centres times columns, from which on bounds pay
 RESTLESS = 0.05  # share of the rows that must move for plain steps to be faster than bounds
-CROWD = 256  # centres from which on heads, which cost as much as a plain step of 64, pay from the first step on
-HEAVY = 1 << 19  # rows times centres of a plain step that it is worth to find directions for: that costs as much as two
+HEAVY = 1 << 20  # rows times centres from which on it is worth to find directions: that costs as much as they do in a step
+CROWD = 512  # centres for which heads pay even if rows are labelled but once
 MEMORY = {True: 1 / 16, False: 3 / 4}  # what bounds may take, as a share of X: less if X is a memory map
 
 
@@ -35,12 +35,12 @@ def choose_algorithm(rows: Rows, k: int) -> str:
 
 
 def assign_auto(rows: Rows, state: Partition) -> tuple[Iterable[Found], Any]:
-    """Bounds; but plain steps while many rows move, unless there are heads for many centres, which make open bounds cheap."""
+    """Bounds; but plain steps while many rows move and there are no heads, which alone make open bounds cheap."""
     bounds: projected.Bounds | None = state.bounds
     headless = rows.d <= projected.IDENTITY if bounds is None else bounds.heads.size == 0
     if not headless and bounds is None and len(rows) * len(state.centers) < HEAVY:
         return partition.label_all(rows, state), None
-    if (len(state.centers) >= CROWD and not headless) or state.restless <= RESTLESS * len(rows):
+    if not headless or state.restless <= RESTLESS * len(rows):
         return projected.assign(rows, state)
     if bounds is not None:
         bounds.forget(slice(None))
@@ -49,7 +49,7 @@ def assign_auto(rows: Rows, state: Partition) -> tuple[Iterable[Found], Any]:
 
 def assign_once(rows: Rows, state: Partition) -> tuple[Iterable[Found], Any]:
     """For rows that are to be labelled this once: heads only where they pay at once."""
-    if rows.is_sparse or rows.d <= projected.WHOLE or len(state.centers) < 2 * CROWD:
+    if rows.is_sparse or rows.d <= projected.WHOLE or len(state.centers) < CROWD:
         return partition.label_all(rows, state), None
     return projected.assign(rows, state)
 
