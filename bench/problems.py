@@ -175,8 +175,8 @@ CONVERGE = [
     Problem("sift-k1000", 1000, sift, most_repeats=1, long=True),
 ]
 REACH = [
-    Problem("mnist-k50", 50, mnist),
-    Problem("covtype-k50", 50, covtype),
+    Problem("mnist-k50", 50, mnist, lengths=(2, 4, 6, 8, 10, 12, 16, 30)),
+    Problem("covtype-k50", 50, covtype, lengths=(2, 4, 6, 8, 12, 16, 30)),
     Problem("sift-k1000", 1000, sift, lengths=(6, 10, 16), most_repeats=1),
     Problem("20newsgroups-k50", 50, newsgroups, lengths=(2, 4, 6, 8, 12, 20, 40)),
     Problem("wordnet-k50", 50, wordnet, lengths=(2, 4, 6, 8, 12, 20), most_repeats=2),
