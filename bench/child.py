@@ -21,7 +21,7 @@ from scipy import sparse
 from .adapters import ADAPTERS, SEEDERS, restart
 from .problems import dense
 
-WARM_ROWS, WARM_PAIRS, WARM_STEPS = 2000, 600_000, 30
+WARM_ROWS, WARM_PAIRS, WARM_STEPS = 2000, 1_200_000, 30
 
 
 def _load(path: str) -> Any:
