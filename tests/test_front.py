@@ -29,8 +29,39 @@ def test_says_what_it_did():
     summary = shoal.cluster(X, 8, random_state=0).summary_
     assert "\n" not in summary
     assert summary.startswith("8 clusters of 20,000 rows:")
-    assert "good enough" in summary
+    assert "good enough" in summary or "hardly moved" in summary
     assert shoal.cluster(X[:500], 400, quality=0, random_state=0).summary_.endswith("left to gain.")
+
+
+def test_says_nothing_of_another_fit():
+    model = shoal.cluster(X, 8, random_state=0)
+    assert model.fit(X[:3000]).summary_.startswith("8 clusters of 3,000 rows:")
+    rows = np.random.default_rng(0).normal(size=(20_000, 6))
+    assert shoal.cluster(rows, 30, quality=0.2, random_state=0).stop_reason_ == "quality"
+
+
+def test_rows_that_few_batches_hold_are_not_forgotten():
+    """Rare rows far out: a start among them stays there until the batch has some."""
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(size=(60_000, 3)), 1000 + rng.normal(size=(6, 3))])
+    start = rows[[0, 1, 2, 60_003]]
+    model, exact = (shoal.cluster(rows, 4, init=start, quality=q, random_state=0) for q in (0.01, 0))
+    assert model.inertia_ < 1.01 * exact.inertia_
+    assert np.bincount(model.labels_[60_000:]).max() == 6
+
+
+@pytest.mark.parametrize("few", ["weight", "energy"])
+def test_a_batch_that_has_nothing_to_tell_is_no_reason_to_stop(few):
+    rng = np.random.default_rng(1)
+    rows, weights = np.zeros((60_000, 2)), np.ones(60_000)
+    at = rng.choice(60_000, 30, replace=False)
+    rows[at] = rng.normal(size=(30, 2))
+    if few == "weight":
+        rows, weights = rng.normal(size=(60_000, 2)), np.zeros(60_000)
+        weights[at] = 1
+    model = shoal.cluster(rows, 4, init=rows[at[:4]], sample_weight=weights, random_state=0)
+    exact = shoal.KMeans(4, init=rows[at[:4]]).fit(rows, sample_weight=weights)
+    assert model.inertia_ <= 1.01 * exact.inertia_
 
 
 def test_says_when_time_was_up():
@@ -41,6 +72,12 @@ def test_says_when_time_was_up():
     assert "time was up" in model.summary_
     assert len(model.history_) == 1
     assert time.perf_counter() - started < 60
+
+
+@pytest.mark.parametrize("k", [0, "8", 2.5, True])
+def test_bad_k_is_named(k):
+    with pytest.raises(ValueError, match="'k' parameter of cluster"):
+        shoal.cluster(X, k)
 
 
 @pytest.mark.parametrize("quality", [-1, 1.0, "good"])

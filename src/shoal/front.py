@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.utils._param_validation import validate_parameter_constraints
+
+from .core.fitting import Count
 from .kmeans.nested import NestedKMeans
+
+CHECKS = {"k": [Count()], "quality": NestedKMeans._parameter_constraints["quality"]}
 
 
 def cluster(
@@ -30,8 +35,7 @@ def cluster(
     time_budget : float or None, default=None
         Seconds after which to stop with the best centres so far (see `KMeans`).
     quality : float, default=0.01
-        Stop when the energy is thought to be within this share of what full convergence from the same start would give;
-        0 to converge.
+        Stop when going on to full convergence is thought to lower the energy by less than this share; 0 to converge.
     init, metric, sample_weight, random_state, n_threads
         As for `KMeans` and its fit.
 
@@ -49,32 +53,8 @@ def cluster(
     >>> cluster(X, 3, random_state=0).summary_.split(":")[0]
     '3 clusters of 3,000 rows'
     """
+    validate_parameter_constraints(CHECKS, {"k": k, "quality": quality}, caller_name="cluster")
     options = {"metric": metric, "random_state": random_state, "n_threads": n_threads}
     model = NestedKMeans(k, init=init, quality=quality, time_budget=time_budget, **options)
     model.fit(X, sample_weight=sample_weight)
-    model.summary_ = summarise(model)
     return model
-
-
-WHY = {
-    "converged": "good enough",
-    "time_budget": "time was up",
-    "max_iter": "no more steps allowed",
-    "callback": "stopped by a callback",
-}
-
-
-def summarise(model: NestedKMeans) -> str:
-    """What a fit did and how sure it is, in one line."""
-    n, last = len(model.labels_), model.history_[-1]
-    looked = "all of them" if last["batch"] == n else f"{last['batch']:,} of them"
-    if model.remaining_ < 1e-6:
-        sure = "nothing left to gain"
-    elif model.remaining_ == float("inf"):
-        sure = "too few steps to tell what is left to gain"
-    else:
-        sure = f"about {100 * model.remaining_:.2g}% left to gain"
-    return (
-        f"{model.n_clusters:,} clusters of {n:,} rows: {len(model.history_)} steps on nested batches, the last on {looked}, "
-        f"{last['seconds']:.2g} s; energy {model.inertia_:.6g}; {WHY[model.stop_reason_]}: {sure}."
-    )

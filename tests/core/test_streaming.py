@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from shoal import MiniBatchKMeans, OnlineKMeans
 from tests import naive
@@ -136,11 +137,11 @@ def test_float32_chunks_keep_float64_means(kind):
     rows = np.tile(np.float32([[0.1], [0.3]]), (500, 1))
     model = kind[0].set_params(n_clusters=1, init=[[0.2]])
     model.partial_fit(rows, sample_weight=np.full(1000, 1e9))
-    before = model._stream.means.copy()
+    before = model._stream.centers.copy()
     for _ in range(100):
         model.partial_fit(rows[1:2] + np.float32(1))
-    assert 0 < model._stream.means - before < 1e-9
-    assert model._stream.means == pytest.approx((1e12 * before + 100 * (rows[1] + np.float32(1))) / (1e12 + 100), rel=1e-13)
+    assert 0 < model._stream.centers - before < 1e-9
+    assert model._stream.centers == pytest.approx((1e12 * before + 100 * (rows[1] + np.float32(1))) / (1e12 + 100), rel=1e-13)
 
 
 @pytest.mark.parametrize("scale", [1e25, 1e300])
@@ -168,3 +169,38 @@ def test_same_for_any_number_of_threads(kind):
     for other in others:
         np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
         np.testing.assert_array_equal(one.labels_, other.labels_)
+
+
+class TestDirections:
+    def test_a_fit_weighs_as_much_as_its_rows(self):
+        """Scattered directions have a short mean, which new rows turn soon."""
+        rng = np.random.default_rng(0)
+        A, B = (np.column_stack([np.cos(t), np.sin(t)]) for t in (rng.uniform(-1.4, 1.4, 500), rng.uniform(0.8, 1.2, 500)))
+        model = OnlineKMeans(1, metric="cosine", init=A[:1]).fit(A).partial_fit(B)
+        both = np.concatenate([A, B]).sum(axis=0)
+        np.testing.assert_allclose(model.cluster_centers_[0], both / np.linalg.norm(both), atol=1e-6)
+
+    @pytest.mark.parametrize("cls", [OnlineKMeans, MiniBatchKMeans])
+    def test_a_mean_without_a_direction_has_no_weight(self, cls):
+        model = cls(1, metric="cosine", init=[[1.0, 0.0]]).partial_fit([[1.0, 0.0], [-1.0, 0.0]]).partial_fit([[0.0, 1.0]])
+        np.testing.assert_allclose(model.cluster_centers_, [[0, 1]], atol=1e-7)
+
+
+@pytest.mark.parametrize(("name", "value"), [("n_clusters", 5), ("metric", "cosine")])
+def test_what_chunks_have_in_common_can_not_change(name, value):
+    model = MiniBatchKMeans(3, random_state=0).partial_fit(X)
+    before = model.cluster_centers_.copy()
+    with pytest.raises(ValueError, match=f"{name}={value!r} was"):
+        model.set_params(**{name: value}).partial_fit(X)
+    np.testing.assert_array_equal(model.cluster_centers_, before)
+
+
+def test_centres_that_were_set_are_moved_on():
+    model = MiniBatchKMeans(3, random_state=0).fit(X)
+    model.cluster_centers_ = model.cluster_centers_ + 100
+    assert model.partial_fit(X[:1] + 100).cluster_centers_.min() > 50
+
+
+def test_too_few_distinct_rows_in_the_first_chunk_are_told():
+    with pytest.warns(ConvergenceWarning, match="n_clusters=1 would do"):
+        OnlineKMeans(3).partial_fit(np.zeros((50, 2)))

@@ -114,3 +114,22 @@ class TestRelations:
 def test_bad_parameters_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         GradientKMeans(**options).fit(cloud(50, 3))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3])
+def test_online_shares_do_what_rows_do(scale):
+    """Weights that add up to one, or nearly so, are not too light to move a centre."""
+    X, y = blobs(600, 3, 3)
+    start = spread_rows(X, y) + 1
+    rows, shares = (
+        GradientKMeans(3, init=start, mode="online", random_state=0).fit(X, sample_weight=np.full(600, w)) for w in (1, scale)
+    )
+    assert shares.inertia_ / scale == pytest.approx(rows.inertia_, rel=1e-6)
+
+
+def test_an_empty_cluster_moves_no_other_centre():
+    X = np.concatenate([cloud(50, 2), cloud(50, 2, 1) + 20])
+    start = np.array([[3.0, 3], [15, 15], [1e3, 1e3]])
+    model = GradientKMeans(3, init=start, learning_rate=1e-9, max_iter=1).fit(X)
+    np.testing.assert_allclose(model.cluster_centers_[:2], start[:2], atol=1e-4)
+    assert len(np.unique(model.labels_)) == 3

@@ -16,10 +16,12 @@ class Limits(NamedTuple):
 
     max_iter: int
     deadline: float | None = None  # on the clock of `time.perf_counter`
+    rows: int = 0  # that are to be labelled in the end
 
-    def spent(self, last_step: float) -> bool:
-        """Is there no time left for another step and, after it, the final labels, if each takes as long as the last?"""
-        return self.deadline is not None and time.perf_counter() + 2 * last_step > self.deadline
+    def spent(self, last_step: float, batch: int = 0) -> bool:
+        """Is there no time left for another step like the last, on a batch of so many rows (0: all), and the final labels?"""
+        labels = last_step * max(self.rows / batch, 1) if batch else last_step
+        return self.deadline is not None and time.perf_counter() + last_step + labels > self.deadline
 
 
 class Outcome(NamedTuple):
@@ -42,7 +44,7 @@ def drive(
     info: Any = None
     last = 0.0
     while len(history) < limits.max_iter:
-        if history and limits.spent(last):
+        if history and limits.spent(last, getattr(info, "batch", 0)):
             return Outcome(state, history, "time_budget", info)
         before = time.perf_counter()
         state, info = step(state)

@@ -58,7 +58,7 @@ PARAMETERS = """\
         How many clusters.
     init : str, array of shape (n_clusters, n_features) or callable, default="k-means++"
         Where the centres start: "k-means++", "k-means||", "afk-mc2", "random" (rows), or where you say. "k-means++" is the
-        greedy variant, on a sample of max(20000, 50 n_clusters) rows where there are more, followed by the swaps of a
+        greedy variant, on a sample of at least max(20000, 50 n_clusters) rows where there are more, with the swaps of a
         local search for up to 256 clusters. A callable is called as `init(X, n_clusters, random_state=...)`, with a
         RandomState, and returns an array.
     n_init : "auto" or int, default="auto"
@@ -70,9 +70,10 @@ PARAMETERS = """\
         Stop when the centres' squared moves add up to no more than this fraction of the mean variance of a column.
     time_budget : float or None, default=None
         Seconds from the call of `fit` after which to stop with the best centres so far. No step is begun unless there is
-        time for it and for the final labels, taking each to last as long as the step before; no further start is begun
-        when time is up. Not bounded, and waited for: the first look at all rows, seeding, each start's first step, and
-        the compilation of the kernels when they are used for the first time.
+        time for it and for the final labels, taking each to last as long as the step before (the labels so many times
+        longer as that step looked at fewer rows); no further start is begun when time is up. Not bounded, and waited for:
+        the first look at all rows, seeding, each start's first step, and the compilation of the kernels when they are used
+        for the first time.
     metric : {{"euclidean", "cosine"}}, default="euclidean"
         "cosine" clusters directions: rows are scaled to unit length and so are the centres. Energy is then the sum of
         1 - cosine. Rows of zeros have no direction and are refused.
@@ -164,7 +165,7 @@ class CenterMover(CentersEstimator):
             with rows:
                 moments = measure(rows)
                 rows.frame = moments.frame
-                self._fit_rows(rows, moments, given, X, Limits(self.max_iter, deadline))
+                self._fit_rows(rows, moments, given, X, Limits(self.max_iter, deadline, len(rows)))
         return self
 
     def _first_look(self, X: Any, sample_weight: Any) -> tuple[Rows, Array | None]:
@@ -274,11 +275,13 @@ class CenterMover(CentersEstimator):
         if labelled_by is None or not np.array_equal(state.centers, labelled_by):
             state = partition.label(rows, state, assign)
             for _ in range(10):
-                if np.bincount(state.labels[rows.weights > 0], minlength=self.n_clusters).all():
+                empty = np.bincount(state.labels[rows.weights > 0], minlength=self.n_clusters) == 0
+                if not empty.any():
                     break
                 again, info = partition.advance(rows, state._replace(moved=len(rows)), assign)
                 if info.reassigned == 0:
                     break
+                again = again._replace(centers=np.where(empty[:, None], again.centers, state.centers))  # the others stay
                 state = partition.label(rows, self._as_published(rows, again), assign)
         shares = rows.shares(partition.energy_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels))
         return outcome._replace(state=state._replace(bounds=None)), sum(shares)  # which another start would not leave room for

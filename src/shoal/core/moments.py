@@ -39,9 +39,10 @@ def check_finite(start: int, raw: Any) -> None:
     else:
         row, column = int(place[0]), int(place[1])
     kind = "NaN" if np.isnan(values[tuple(place)]) else "infinity"
+    how = "fill them in, for instance with sklearn.impute.SimpleImputer" if kind == "NaN" else "put finite numbers there"
     raise ValueError(
-        f"Input X contains {kind} at row {start + row}, column {column}: drop such rows or fill them in, "
-        "for instance with sklearn.impute.SimpleImputer (it must hold neither NaN nor infinity)."
+        f"Input X contains {kind} at row {start + row}, column {column}: drop such rows or {how} "
+        "(X must hold neither NaN nor infinity)."
     )
 
 

@@ -105,8 +105,8 @@ def label(rows: Rows, state: Partition, assign: Assign) -> Partition:
     return state._replace(bounds=bounds)
 
 
-def advance(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, Info]:
-    """One step: label the rows, add the shares up, move the centres, give empty clusters a row."""
+def advance(rows: Rows, state: Partition, assign: Assign, fill: bool = True) -> tuple[Partition, Info]:
+    """One step: label the rows, add the shares up, move the centres, give empty clusters a row (or not)."""
     shares, bounds = assign(rows, state)
     anew = unsettled(state)
     totals = [np.zeros_like(a) if anew else a.copy() for a in (state.sums, state.masses, state.squares, state.counts)]
@@ -124,7 +124,7 @@ def advance(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, In
         energy = sum(rows.shares(energy_block, centers, per_row=(rows.weights, state.labels)))
     before = masses.copy() if anew else state.masses
     sums_changed = False
-    if (counts == 0).any():
+    if fill and (counts == 0).any():
         sums_changed = True
         moved += _fill_empty(rows, state._replace(bounds=bounds), *totals)
     if (masses < LOST * before)[counts > 0].any():  # heavy rows have left: what they were added to has lost its digits

@@ -155,16 +155,14 @@ def _label_sparse(block: SparseBlock, labels: Array, distances: Array, centers: 
 Means = DenseMeans | SparseMeans
 
 
-def begin(rows: Rows, M: Array, masses: Array | None = None) -> Means:
-    """Running means that are at M, in the rows' frame, and weigh so much; nothing, unless it is said."""
-    C, lengths = directions(M.astype(np.float64), M) if rows.frame.unit else (M, np.ones(len(M)))
+def begin(rows: Rows, C: Array, masses: Array | None = None, lengths: Array | None = None) -> Means:
+    """Centres at C, in the rows' frame, which weigh so much (nothing, unless it is said) and, if they are directions, are
+    those of means of such lengths."""
+    if rows.frame.unit:
+        C, _ = directions(C.astype(np.float64), C)
     kind: type[Means] = SparseMeans if rows.is_sparse else DenseMeans
-    return kind.begin(C, np.zeros(len(M)) if masses is None else masses, lengths, rows.frame.unit)
-
-
-def means_of(means: Means) -> Array:
-    """Where they are: the means themselves, not their directions."""
-    return means.centers * np.where(means.lengths > 0, means.lengths, 1)[:, None]
+    nothing, one = np.zeros(len(C)), np.ones(len(C))
+    return kind.begin(C, nothing if masses is None else masses, one if lengths is None else lengths, rows.frame.unit)
 
 
 class Epoch(NamedTuple):

@@ -32,6 +32,7 @@ SWAPS, MANY = 200, 256  # swaps to try at most, or two a centre; of more centres
 SKETCH = 256  # columns of a sketch
 KEYS = 1 << 32  # the stream that rows are sorted by: the start of no seed
 SAMPLE_LEAST = 20_000
+SAMPLE_WORK = 1 << 24  # rows x columns x centres up to which a sample may be larger
 
 
 def generator(seed: int, *stream: int) -> np.random.Generator:
@@ -69,10 +70,15 @@ def _sketch(rows: Rows, ids: Array) -> Array:
     return np.ascontiguousarray((X @ shape.components_.T.astype(X.dtype)).toarray())
 
 
+def sample_size(d: int, k: int) -> int:
+    """Of how many rows to seed from: more of narrow ones, which may have rare clusters, for that costs little."""
+    return max(SAMPLE_LEAST, SAMPLE_PER_CENTER * k, SAMPLE_WORK // (k * d))
+
+
 def _sample(rows: Rows, k: int, rng: np.random.Generator) -> Sample:
     """All rows that have a weight; of many, a priority sample: heavy ones surely, light ones with a share of the rest."""
     ids = np.flatnonzero(rows.weights > 0)
-    size = max(SAMPLE_LEAST, SAMPLE_PER_CENTER * k)
+    size = sample_size(rows.d, k)
     weights = rows.weights[ids]
     if len(ids) > size:
         priority = weights / (1 - rng.random(len(ids)))
@@ -151,7 +157,7 @@ def _greedy(ruler: Ruler, weights: Array, k: int, rng: np.random.Generator) -> A
 def parallel(rows: Rows, k: int, rng: np.random.Generator, rounds: int = 5) -> Array:
     """k-means||: in each round draw 2k rows at once, then choose k of all of them, weighted by what they serve."""
     ids = np.flatnonzero(rows.weights > 0)
-    if len(ids) <= max(SAMPLE_LEAST, SAMPLE_PER_CENTER * k):
+    if len(ids) <= sample_size(rows.d, k):
         ids = ids[np.argsort(_key(_sketch(rows, ids)), kind="stable")]
     candidates = new = rows.take(ids[draw(rng, rows.weights[ids], 1)])
     least = np.full(len(rows), np.inf)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from . import running
 from .blocks import Centers
-from .estimator import all_or_nothing, near_block, seed_of
+from .estimator import all_or_nothing, near_block, seed_of, warn
 from .fitting import CenterMover
 from .moments import measure
 from .partition import energy_block
@@ -20,8 +21,10 @@ from .types import Array
 class Stream(NamedTuple):
     """All that is kept of the rows that have gone by."""
 
-    means: Array  # (k, d) float64, as the user knows them
+    centers: Array  # (k, d) float64, as the user knows them
     masses: Array  # (k) float64: what they weigh
+    lengths: Array  # (k) float64: of the means whose directions they are; else 1
+    published: Array  # (k, d): what the user was given
 
 
 def _label_block(start: int, raw: Any, labels: Array, weights: Array, rows: Rows, centers: Centers) -> float:
@@ -42,7 +45,8 @@ class StreamMover(CenterMover):
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Take in one more chunk of rows. If that fails, the model stays what it was.
 
-        The first chunk places the centres as `init` says; later ones, and those after a `fit`, move them on. One start,
+        The first chunk places the centres as `init` says; later ones, and those after a `fit`, move them on. A centre that
+        no row has come to stays where it is. One start,
         no `tol`, `time_budget` or `callback`; `history_` and `stop_reason_` stay those of the last `fit`.
 
         Parameters
@@ -61,6 +65,7 @@ class StreamMover(CenterMover):
         self._validate_params()
         with all_or_nothing(self):
             if hasattr(self, "_stream"):
+                self._check_unchanged()
                 rows, centers = self._rows(X, sample_weight)
                 with rows:
                     self._next_chunk(rows, centers)
@@ -70,18 +75,30 @@ class StreamMover(CenterMover):
                     rows.frame = self._frame = measure(rows).frame
                     means = running.begin(rows, self._start(rows, given, X, seed_of(self.random_state), 0))
                     self._finish_chunk(rows, means)
+                    found = int(np.count_nonzero(means.masses))
+                    if given is None and found < self.n_clusters:
+                        warn(self._why_few(found, rows), ConvergenceWarning)
         return self
+
+    def _check_unchanged(self) -> None:
+        k, metric = len(self._stream.masses), "cosine" if self._frame.unit else "euclidean"
+        for name, was in (("n_clusters", k), ("metric", metric)):
+            if getattr(self, name) != was:
+                raise ValueError(f"{name}={getattr(self, name)!r} was {was!r} for the chunks before: set it back, or fit anew.")
 
     def _next_chunk(self, rows: Rows, centers: Centers) -> None:
         kinds = {block.X.dtype for block, _ in rows.raw_shares(near_block, rows, centers)}
         rows.dtype = np.result_type(*kinds)  # float64 for rows far out of the range of those before
-        means, masses = self._stream
-        self._finish_chunk(rows, running.begin(rows, rows.frame.into(means, np.dtype(np.float64)), masses))
+        C, masses, lengths, published = self._stream
+        if not np.array_equal(self.cluster_centers_, published):  # the user has put them elsewhere
+            C, lengths = self.cluster_centers_, np.ones(len(C))
+        self._finish_chunk(rows, running.begin(rows, rows.frame.into(C, np.dtype(np.float64)), masses, lengths))
 
     def _finish_chunk(self, rows: Rows, means: Means) -> None:
         self._take_in(rows, means)
-        self._stream = Stream(rows.frame.out_of(running.means_of(means), np.dtype(np.float64)), means.masses)
         self.cluster_centers_ = self._public(rows, means)
+        exact = rows.frame.out_of(means.centers, np.dtype(np.float64))
+        self._stream = Stream(exact, means.masses, means.lengths, self.cluster_centers_.copy())
         self.labels_ = np.empty(len(rows), np.int32)
         centers = rows.prepare(rows.frame.into(self.cluster_centers_, rows.dtype))
         per_row = (self.labels_, rows.weights)
@@ -89,5 +106,9 @@ class StreamMover(CenterMover):
         self.n_iter_ = getattr(self, "n_iter_", 0) + 1
 
     def _remember(self, rows: Rows) -> None:
-        masses = np.bincount(self.labels_, rows.weights, len(self.cluster_centers_))
-        self._stream = Stream(self.cluster_centers_.astype(np.float64), masses)
+        C = self.cluster_centers_
+        masses, lengths = np.bincount(self.labels_, rows.weights, len(C)), np.ones(len(C))
+        if rows.frame.unit:
+            sums = running.serve(rows, rows.frame.into(C, rows.dtype), self.labels_.copy()).sums
+            lengths = np.linalg.norm(sums, axis=1) / np.where(masses > 0, masses, 1)
+        self._stream = Stream(C.astype(np.float64), masses, lengths, C.copy())

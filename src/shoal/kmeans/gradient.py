@@ -2,14 +2,15 @@
 
 L. Bottou, Y. Bengio (1995), Convergence properties of the k-means algorithms, NIPS, equations 3 and 4; the learning rate
 falls as eps_t = eps_0 / t (T. Kohonen 1989), where t counts epochs.
-Differs from the paper: it gives no eps_0 that suits all data; ours never overshoots. Online, rows come in a random order
-that is drawn anew for each epoch and in which equal rows are neighbours, so that a weight does what repetition would (for
-metric="cosine" nearly so, as a centre is brought back to length one only after the whole pull).
+Differs from the paper: it gives no eps_0 that suits all data; with ours no cluster goes beyond its mean. Online, rows come
+in a random order that is drawn anew for each epoch and in which equal rows are neighbours, so that a weight does what
+repetition would (for metric="cosine" nearly so, as a centre is brought back to length one only after the whole pull).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -38,12 +39,14 @@ class State(NamedTuple):
     epochs: int = 0  # so far
 
 
-def batch_step(rows: Rows, state: State) -> tuple[State, Info]:
-    """Equation 3. Where no eps_0 is given, the largest cluster goes all the way to its mean, and none beyond."""
+def batch_step(rows: Rows, state: State, cap: bool) -> tuple[State, Info]:
+    """Equation 3. Capped, no cluster goes beyond its mean; where no eps_0 is given, the largest first goes right there."""
     C, t = state.centers, state.epochs + 1
     served = running.serve(rows, C, state.labels)
-    rate = state.rate or 1 / float(served.masses.max())
-    new = C + rate / t * (served.sums - served.masses[:, None] * C)
+    most = 1 / float(served.masses.max())
+    rate = state.rate or most
+    eps = min(rate / t, most) if cap else rate / t
+    new = C + eps * (served.sums - served.masses[:, None] * C)
     if rows.frame.unit:
         new, _ = running.directions(new, C)
     shift = float(((new - C) ** 2).sum())
@@ -51,12 +54,14 @@ def batch_step(rows: Rows, state: State) -> tuple[State, Info]:
     return state._replace(centers=new, rate=rate, epochs=t), info
 
 
-def online_step(rows: Rows, state: State, ids: Array) -> tuple[State, Info]:
+def online_step(rows: Rows, state: State, ids: Array, unit: float = 1.0) -> tuple[State, Info]:
     """Equation 4, for the rows in the order named. Energy is of each row by the centres as it met them."""
     t = state.epochs + 1
     means = running.begin(rows, state.centers)
-    epoch = running.pass_by(rows, means, ids, state.labels, state.rate / t)
-    info = Info(epoch.energy, epoch.shift, len(ids), len(ids) * len(means.masses), epoch.reassigned)
+    counted = copy(rows)
+    counted.weights = rows.weights / unit
+    epoch = running.pass_by(counted, means, ids, state.labels, state.rate / t)
+    info = Info(unit * epoch.energy, epoch.shift, len(ids), len(ids) * len(means.masses), epoch.reassigned)
     return state._replace(centers=means.centers, epochs=t), info
 
 
@@ -126,15 +131,18 @@ class GradientKMeans(CenterMover):
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         online = self.mode == "online"
         keys = keys_of(rows) if online else None
-        rate = self.learning_rate or (min(1.0, self.n_clusters / float(rows.weights.sum())) if online else 0.0)
+        unit = 1.0  # of weight
+        if online and self.learning_rate is None:  # weights of less than one row, on the average, are taken to be shares
+            unit = min(1.0, float(rows.weights[rows.weights > 0].mean()))
+        rate = self.learning_rate or (min(1.0, unit * self.n_clusters / float(rows.weights.sum())) if online else 0.0)
         tol = self.tol * moments.variance
 
         def advance(state: State) -> tuple[State, Info]:
             if keys is None:
-                new, info = batch_step(rows, state)
+                new, info = batch_step(rows, state, cap=self.learning_rate is None)
             else:
                 ids = shuffled(rows, keys, generator(seed, state.start, state.epochs + 1))
-                new, info = online_step(rows, state, ids)
+                new, info = online_step(rows, state, ids, unit)
             if not np.abs(new.centers).max() < NEAR[rows.dtype]:
                 raise ValueError(
                     f"learning_rate={self.learning_rate} drives the centres away from the rows (epoch {new.epochs}): "

@@ -53,6 +53,10 @@ class Info(NamedTuple):
     rows: int  # in the batch
     distances: int
 
+    @property
+    def batch(self) -> int:
+        return self.rows
+
 
 def draw(n: int, size: int, seed: int, start: int, batch: int) -> Array:
     """Which of n rows are in a batch, in row order; batches count from 1."""

@@ -5,10 +5,10 @@ J. Newling, F. Fleuret (2016), Nested mini-batch k-means, NIPS (Algorithm 5, "nm
 Each batch holds the one before, so that bounds on its rows go on; each row has one vote, where it is now. The batch
 doubles when every centre is surer of its place than it moves: min_j sigma_C(j) / p(j) > rho.
 
-Differs from the paper: starting centres have no vote of their own; a centre that loses all its rows moves to the row
-that is served worst; besides one lower bound a centre there are cheaper kinds (see `bounded` and `projected`), after
-which a row's distance is not known in each step, so sse(j) comes from the sums. When the batch is all rows these are
-taken in their own order.
+Differs from the paper: starting centres have no vote of their own; a centre that has no row when the batch is all rows
+moves to the one that is served worst; besides one lower bound a centre there are cheaper kinds (see `bounded` and
+`projected`), after which a row's distance is not known in each step, so sse(j) comes from the sums. When the batch is all
+rows these are taken in their own order.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import partition
 from ..core.blocks import Block, Centers
@@ -32,7 +33,15 @@ from ..core.shuffle import Order
 from ..core.types import Array
 from .auto import ending, find
 
+MARGIN = 2.0  # gains come in leaps: so many times what is expected is told
 LEAST, PER_CENTER = 5000, 20  # rows of the first batch, in all and for each centre
+WHY = {
+    "converged": "the centres hardly moved any more",
+    "quality": "good enough",
+    "time_budget": "time was up",
+    "max_iter": "no more steps allowed",
+    "callback": "stopped by a callback",
+}
 BOUNDS = {"auto": "auto", "none": "lloyd", "one": "hamerly", "groups": "yinyang", "all": "elkan"}
 
 
@@ -61,15 +70,28 @@ class Batches:
     """The first rows of a shuffled order, as rows; all of them in their own."""
 
     def __init__(self, rows: Rows, k: int, rng: np.random.Generator) -> None:
-        self.rows, self.k = rows, k
-        self.order, self.mass = Order(len(rows), rng), float(rows.weights.sum())
-        self.part = rows.part(np.empty(0, np.int64), k)
+        self.rows, self.k, self.mass = rows, k, float(rows.weights.sum())
+        self.heavy = np.flatnonzero(rows.weights > 0) if rows.has_weights else None  # the others have nothing to tell
+        self.n = len(rows) if self.heavy is None else len(self.heavy)
+        self.order = Order(self.n, rng)
+        self.part: Rows | None = None
+
+    def size(self, wanted: int) -> int:
+        """So many rows; all of them, if no more than these count."""
+        return wanted if wanted < self.n else len(self.rows)
+
+    def places(self, size: int) -> Array:
+        """Where the rows of a batch stand."""
+        first = self.order.first(size)
+        return first if self.heavy is None else self.heavy[first]
 
     def first(self, size: int) -> Rows:
         if size == len(self.rows):
+            self.part = None
             return self.rows
-        if len(self.part) != size:
-            self.part = self.rows.part(self.order.first(size), self.k)
+        if self.part is None or len(self.part) != size:
+            self.part = None  # before the next one is made
+            self.part = self.rows.part(self.places(size), self.k)
         return self.part
 
 
@@ -111,28 +133,28 @@ def remaining(seen: list[Info], n: int) -> float:
     say in 2 b, gain 1.5 c / b, a third of which is left. (They are compared with themselves: others may be dearer.)
     """
     last = seen[-1]
-    if last.energy <= 0 or (last.batch == n and last.reassigned == 0):
+    if last.batch == n and (last.reassigned == 0 or last.energy <= 0):
         return 0.0
     here = [info for info in seen if info.batch == last.batch]
-    if len(here) < 3:
+    if len(here) < 3 or last.energy <= 0:  # a batch that costs nothing has not met the rows that do
         return np.inf
     tail = len(here) * max(*-np.diff([info.energy for info in here[-3:]]), 0.0)
     gap = 0.0 if last.batch == n else max(here[0].newest - last.newest, 0.0) / 3
-    return float("inf") if np.isnan(gap) else float((tail + gap) / last.energy)
+    return float("inf") if np.isnan(gap) else float(MARGIN * (tail + gap) / last.energy)
 
 
 def step(batches: Batches, state: Partition, plan: Plan) -> tuple[Partition, Info]:
     """One step on the batch, which may double for the next."""
     n, size = len(batches.rows), len(state.labels)
     rows = batches.first(size)
-    after, told = partition.advance(rows, state, plan.assign)
+    after, told = partition.advance(rows, state, plan.assign, fill=size == n)  # its rows may be yet to come
     share = float(rows.weights.sum()) / batches.mass
     looked = plan.watch and plan.first < size < n
     newest = batches.mass * newest_energy(rows, state) if looked else np.nan
     info = Info(*told._replace(energy=told.energy / share if share else 0.0), size, newest)
     if size < n and ratios(after).min() > plan.rho:
-        larger = min(2 * size, n)
-        after = grow(after, larger, batches.order.first(size) if larger == n else np.arange(size))
+        larger = batches.size(2 * size)
+        after = grow(after, larger, batches.places(size) if larger == n else np.arange(size))
     return after, info
 
 
@@ -146,8 +168,8 @@ class NestedKMeans(CenterMover):
     rho : float, default=1.0
         When the batch doubles: when each centre's standard error is this many times what it moved. The larger, the later.
     quality : float, default=0.0
-        Stop when the energy is thought to be within this share of what it would be at the end, even if that is before all
-        rows have been looked at; 0 to go on to the end.
+        Stop when going on is thought to lower the energy by less than this share, even if that is before all rows have been
+        looked at; 0 to go on to the end.
     bounds : {"auto", "none", "one", "groups", "all"}, default="auto"
         What a row remembers about the centres that are not its own: nothing, one number, one a group of centres, or one a
         centre as in the paper. The result is the same, to the last bit; "auto" is what `KMeans` would run.
@@ -158,6 +180,10 @@ class NestedKMeans(CenterMover):
     ...
     remaining_ : float
         Which share of the energy was thought to be still to gain in the end.
+    stop_reason_ : str
+        As above, or "quality": what was left to gain was thought to be less than that.
+    summary_ : str
+        In one line, what was done and how sure it is.
     history_ : list of dict
         One record a step of the start that was kept, as in `KMeans`, `batch` (rows looked at) and `newest` (what those
         that joined last cost; NaN for quality=0). Until the batch is all rows, both are estimates: what the batch costs,
@@ -210,7 +236,7 @@ class NestedKMeans(CenterMover):
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         _, assign = find(rows, self.n_clusters, BOUNDS[self.bounds])
         k, size = self.n_clusters, self.batch_size
-        size = min(len(rows), max(LEAST, PER_CENTER * k) if isinstance(size, str) else max(size, k))
+        size = max(LEAST, PER_CENTER * k) if isinstance(size, str) else max(size, k)
         plan = Plan(assign, self.rho, size, watch=self.quality > 0)
         tol = self.tol * moments.variance
         batches, seen = list[Batches](), list[Info]()
@@ -218,7 +244,7 @@ class NestedKMeans(CenterMover):
         def begin(centers: Array, start: int) -> Partition:
             batches[:] = [Batches(rows, self.n_clusters, generator(seed, start, 1))]
             seen.clear()
-            return partition.begin(batches[0].first(size), centers)
+            return partition.begin(batches[0].first(batches[0].size(size)), centers)
 
         def done(state: Partition, info: Info) -> bool:
             seen.append(info)
@@ -229,4 +255,27 @@ class NestedKMeans(CenterMover):
 
     def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
         super()._publish(rows, outcome, energy)
-        self.remaining_ = remaining([Info(*(record[name] for name in Info._fields)) for record in self.history_], len(rows))
+        self.remaining_ = left = remaining(
+            [Info(*(record[name] for name in Info._fields)) for record in self.history_], len(rows)
+        )
+        if self.stop_reason_ == "converged" and 0 < left < self.quality:
+            self.stop_reason_ = "quality"
+
+    @property
+    def summary_(self) -> str:
+        check_is_fitted(self)
+        n, last = len(self.labels_), self.history_[-1]
+        looked = "all of them" if last["batch"] == n else f"{last['batch']:,} of them"
+        if self.remaining_ < 1e-6:
+            sure = "nothing left to gain"
+        elif self.stop_reason_ == "converged":
+            sure = "next to nothing left to gain"
+        elif self.remaining_ == np.inf:
+            sure = "too few steps to tell what is left to gain"
+        else:
+            sure = f"about {100 * self.remaining_:.2g}% left to gain"
+        steps = f"{self.n_iter_} step{'s' * (self.n_iter_ > 1)} in {last['seconds']:.2g} s"
+        return (
+            f"{self.n_clusters:,} clusters of {n:,} rows: {steps} on nested batches, the last on {looked}; "
+            f"energy {self.inertia_:.6g}; {WHY[self.stop_reason_]}: {sure}."
+        )
