@@ -33,7 +33,7 @@ from ..core.shuffle import Order
 from ..core.types import Array
 from .auto import ending, find
 
-MARGIN = 2.0  # gains come in leaps: so many times what is expected is told
+MARGIN = 3.0  # gains come in leaps: so many times what is expected is told
 LEAST, PER_CENTER = 5000, 20  # rows of the first batch, in all and for each centre
 WHY = {
     "converged": "the centres hardly moved any more",
