@@ -222,3 +222,44 @@ def variance_reduced_block(X, C, names, snapshot, eta):
         total[old] -= snapshot[old] - x
     N = np.maximum(np.bincount(new, minlength=len(C)), 1)
     return C - ((1 - (1 - eta) ** N) / N)[:, None] * total
+
+
+def pack(bits):
+    """Bits in words of 64, the first in the lowest place."""
+    words = [[sum(int(b) << i for i, b in enumerate(row[a : a + 64])) for a in range(0, len(row), 64)] for row in bits]
+    return np.array(words, np.uint64)
+
+
+def signs(X, mean, W):
+    """Is x.w above mean.w? Each sum is float64 and in the order of the columns."""
+
+    def dots(x):
+        total = np.zeros(np.shape(W)[1])
+        for value, w in zip(x, np.asarray(W, np.float64), strict=True):
+            total = total + float(value) * w
+        return total
+
+    return np.array([dots(x) > dots(mean) for x in X])
+
+
+def hamming(B, C):
+    """(n, k): in how many bits each row differs from each centre."""
+    return (np.asarray(B, bool)[:, None] != np.asarray(C, bool)[None]).sum(axis=2)
+
+
+def binary_kmeans(B, C, max_iter=300, weights=None):
+    """bk-means (Shen et al. 2017, (12) and (13)): centres, and the energies of those that came in.
+
+    Where as many rows have a bit as have not, it stays what it was.
+    """
+    B, C, energies = np.asarray(B, bool), np.array(C, bool), []
+    weights = np.ones(len(B)) if weights is None else np.asarray(weights, np.float64)
+    for _ in range(max_iter):
+        far = hamming(B, C)
+        energies.append(float(weights @ far.min(axis=1)))
+        names = fill_empty(B, C, far.argmin(axis=1), weights)
+        votes = np.array([weights[own] @ np.where(B[own], 1, -1) for own, _ in members(names, C)])
+        old, C = C, np.where(votes == 0, C, votes > 0)
+        if np.array_equal(old, C):
+            break
+    return C, energies

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "BinaryKMeans",
     "GradientKMeans",
     "KMeans",
     "MiniBatchKMeans",
@@ -11,12 +12,15 @@ __all__ = [
     "OnlineKMeans",
     "SphericalMixture",
     "VarianceReducedKMeans",
+    "binary",
     "cluster",
     "metrics",
 ]
 
 if TYPE_CHECKING:
+    from . import binary as binary
     from . import metrics as metrics
+    from .binary.binary_kmeans import BinaryKMeans as BinaryKMeans
     from .front import cluster as cluster
     from .kmeans.exact import KMeans as KMeans
     from .kmeans.gradient import GradientKMeans as GradientKMeans
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from .kmeans.variance_reduced import VarianceReducedKMeans as VarianceReducedKMeans
 
 _HOMES = {  # imported on first use: scikit-learn and Numba take half a second
+    "BinaryKMeans": "shoal.binary.binary_kmeans",
     "GradientKMeans": "shoal.kmeans.gradient",
     "KMeans": "shoal.kmeans.exact",
     "MiniBatchKMeans": "shoal.kmeans.minibatch",
@@ -43,8 +48,8 @@ def __getattr__(name: str) -> Any:
 
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name == "metrics":
-        return import_module("shoal.metrics")
+    if name in ("binary", "metrics"):
+        return import_module(f"shoal.{name}")
     raise AttributeError(f"module 'shoal' has no attribute {name!r}")
 
 

@@ -68,7 +68,10 @@ def _centers(C: Array, Z: Array) -> Centers:
 class DenseBlock:
     """Rows of one block as a C-contiguous float32 or float64 array, not to be written to."""
 
+    _add_moves = staticmethod(dense_kernels.add_moves)
+
     def __init__(self, X: Array) -> None:
+        self.width = int(X.shape[1])
         self.X = X.view()
         self.X.flags.writeable = False  # and Numba compiles for one kind of array, not two
 
@@ -83,6 +86,10 @@ class DenseBlock:
         out = np.empty(len(self))
         dense_kernels.squared_norms(self.X, out)
         return out
+
+    def reach(self) -> float:
+        """The largest coordinate, whatever its sign."""
+        return float(max(self.X.max(initial=0), -self.X.min(initial=0)))
 
     def take(self, rows: Array | slice) -> DenseBlock:
         return DenseBlock(self.X[rows])
@@ -125,10 +132,10 @@ class DenseBlock:
         old = np.full_like(old, -1) if anew else old
         slots = np.empty(k, np.int32)
         touched = dense_kernels.touched_slots(old, new, slots)
-        sums = np.zeros((touched, self.X.shape[1]))
+        sums = np.zeros((touched, self.width))
         masses, squares = np.zeros((2, touched))
         counts = np.zeros(touched, np.int64)
-        dense_kernels.add_moves(self.X, weights, old, new, slots, sums, masses, squares, counts)
+        self._add_moves(self.X, weights, old, new, slots, sums, masses, squares, counts)
         return Moves(np.flatnonzero(slots >= 0), sums, masses, squares, counts, moved)
 
 
@@ -149,6 +156,9 @@ class SparseBlock:
         out = np.empty(len(self))
         sparse_kernels.squared_norms(self.X.data, self.X.indptr, out)
         return out
+
+    def reach(self) -> float:
+        return float(max(self.X.data.max(initial=0), -self.X.data.min(initial=0)))
 
     def take(self, rows: Array | slice) -> SparseBlock:
         return SparseBlock(self.X[rows])

@@ -19,8 +19,9 @@ from .blocks import Block, Centers
 from .checks import check_rows, check_weights
 from .moments import check_values
 from .partition import energy_block
-from .rows import Frame, Rows, times_power, working_dtype
-from .types import Array, is_sparse
+from .rows import Frame, Rows, working_dtype
+from .sources import Source
+from .types import Array
 
 try:  # scikit-learn 1.9 and later
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -104,8 +105,7 @@ def near_block(start: int, raw: Any, rows: Rows, centers: Centers) -> tuple[Bloc
     for dtype in dict.fromkeys([rows.dtype, np.dtype(np.float64)]):
         with np.errstate(over="ignore", invalid="ignore"):
             block = rows.convert(raw, dtype)
-        X: Any = block.X.data if is_sparse(block.X) else block.X
-        if X.max(initial=0) <= NEAR[dtype] and X.min(initial=0) >= -NEAR[dtype]:
+        if block.reach() <= NEAR[dtype]:
             return block, centers if dtype == rows.dtype else rows.prepare(centers.C.astype(dtype))
     sizes: Any = abs(block.X)
     row = start + int(sizes.max(axis=1).argmax())
@@ -129,7 +129,7 @@ def _distances_block(start: int, raw: Any, out: Array, rows: Rows, centers: Cent
         some = np.arange(a, min(a + step, len(block)))
         far = block.pair_distances(np.repeat(some, k), np.tile(np.arange(k), len(some)), centers).reshape(-1, k)
         with np.errstate(over="ignore", under="ignore"):
-            out[some] = far / 2 if frame.unit else times_power(np.sqrt(far), -frame.exponent)
+            out[some] = frame.distances_out_of(far)
 
 
 def _label_block(start: int, raw: Any, out: Array, rows: Rows, centers: Centers) -> None:
@@ -149,14 +149,18 @@ class CentersEstimator(
     n_threads: int | None
     _frame: Frame
 
+    def _source(self, X: Any, *, reset: bool) -> Source:
+        """The rows of X, checked."""
+        return check_rows(self, X, reset=reset)
+
     def _rows(self, X: Any, sample_weight: Any = None) -> tuple[Rows, Centers]:
         """New rows in the frame of the fit, with the centres."""
         check_is_fitted(self, "cluster_centers_")
-        source = check_rows(self, X, reset=False)
+        source = self._source(X, reset=False)
         C = np.asarray(self.cluster_centers_)  # users may set it
         if C.ndim != 2 or C.shape[1] != source.shape[1]:
             raise ValueError(f"cluster_centers_ has shape {C.shape}, but X has {source.shape[1]} features: they must agree.")
-        frame: Frame = getattr(self, "_frame", Frame(unit=self.metric == "cosine"))
+        frame: Frame = getattr(self, "_frame", Frame.of(self.metric))
         rows = Rows(source, check_weights(sample_weight, source.shape[0]), frame, self.n_threads)
         rows.dtype = np.promote_types(rows.dtype, working_dtype(C.dtype))
         if rows.is_sparse and frame.shift is not None:  # zeros would not stay zeros: float64 instead of a shift

@@ -15,13 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import partition
-from .checks import check_centers, check_rows, check_weights
+from .checks import check_centers, check_weights
 from .driver import Limits, Outcome, drive
 from .estimator import NEAR, CentersEstimator, Hooks, all_or_nothing, seed_of, warn, with_callbacks
 from .moments import Moments, measure
 from .partition import Assign, Partition
 from .rows import Frame, Rows
-from .seeding import SEEDINGS, generator
+from .seeding import SEEDINGS, Seedings, generator
 from .types import Array
 
 
@@ -115,6 +115,8 @@ class CenterMover(CentersEstimator):
         "verbose": ["verbose"],
     }
 
+    _seedings: ClassVar[Seedings] = SEEDINGS
+
     n_clusters: int
     init: Any
     n_init: int | str
@@ -170,7 +172,7 @@ class CenterMover(CentersEstimator):
 
     def _first_look(self, X: Any, sample_weight: Any) -> tuple[Rows, Array | None]:
         """Checked rows, before their values are looked at, and the centres that `init` gives."""
-        source = check_rows(self, X, reset=True)
+        source = self._source(X, reset=True)
         n, d = source.shape
         weights = check_weights(sample_weight, n)
         if n < self.n_clusters:
@@ -178,7 +180,7 @@ class CenterMover(CentersEstimator):
         given = None
         if not isinstance(self.init, str) and not callable(self.init):
             given = check_centers(self.init, self.n_clusters, d)
-        return Rows(source, weights, Frame(unit=self.metric == "cosine"), self.n_threads), given
+        return Rows(source, weights, Frame.of(self.metric), self.n_threads), given
 
     def _fit_rows(self, rows: Rows, moments: Moments, given: Array | None, X: Any, limits: Limits) -> None:
         seed = seed_of(self.random_state)
@@ -200,7 +202,7 @@ class CenterMover(CentersEstimator):
                 break
         assert best is not None
         self._publish(rows, best._replace(reason=cut or best.reason), least)
-        found = len(np.unique(self.labels_[rows.weights > 0]))
+        found = int(np.count_nonzero(partition.sizes(self.labels_, self.n_clusters, rows.weights)))
         if found < self.n_clusters:
             warn(self._why_few(found, rows), ConvergenceWarning)
         hooks.close()
@@ -219,22 +221,27 @@ class CenterMover(CentersEstimator):
         """Starting centres in the rows' frame."""
         k = self.n_clusters
         if given is None and not callable(self.init):
-            C: Any = SEEDINGS[self.init](rows, k, generator(seed, attempt))
+            C: Any = self._seedings[self.init](rows, k, generator(seed, attempt))
         else:
             if given is None:
                 state = np.random.RandomState(generator(seed, attempt).integers(2**31))
                 given = check_centers(self.init(X, k, random_state=state), k, rows.d, "what init returned")
-            if rows.frame.unit and not given.any(axis=1).all():
-                raise ValueError(f"init row {int(np.argmin(given.any(axis=1)))} is all zeros: cosine needs a direction.")
-            with np.errstate(over="ignore"):
-                C = rows.convert(given).X
-            far = np.abs(C).max(axis=1)
-            if far.max() > NEAR[rows.dtype]:
-                raise ValueError(
-                    f"init row {int(far.argmax())} lies so far from the rows of X that {rows.dtype} can't hold its squared "
-                    "distances: give centres nearer to them."
-                )
+            C = self._given(rows, given)
         return np.ascontiguousarray(C, rows.dtype)
+
+    def _given(self, rows: Rows, C: Array) -> Array:
+        """Centres that the user has given, in the rows' frame."""
+        if rows.frame.unit and not C.any(axis=1).all():
+            raise ValueError(f"init row {int(np.argmin(C.any(axis=1)))} is all zeros: cosine needs a direction.")
+        with np.errstate(over="ignore"):
+            X: Any = rows.convert(C).X
+        far = np.abs(X).max(axis=1)
+        if far.max() > NEAR[rows.dtype]:
+            raise ValueError(
+                f"init row {int(far.argmax())} lies so far from the rows of X that {rows.dtype} can't hold its squared "
+                "distances: give centres nearer to them."
+            )
+        return X  # type: ignore[no-any-return]
 
     def _run(self, rows: Rows, state: Any, method: Method, limits: Limits, hooks: Hooks, start: int) -> Outcome:
         """One start, step by step."""
@@ -275,7 +282,7 @@ class CenterMover(CentersEstimator):
         if labelled_by is None or not np.array_equal(state.centers, labelled_by):
             state = partition.label(rows, state, assign)
             for _ in range(10):
-                empty = np.bincount(state.labels[rows.weights > 0], minlength=self.n_clusters) == 0
+                empty = partition.sizes(state.labels, self.n_clusters, rows.weights) == 0
                 if not empty.any():
                     break
                 again, info = partition.advance(rows, state._replace(moved=len(rows)), assign)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..kernels.means import move_to_means
 from .blocks import Block, Centers, Moves
-from .rows import Rows
+from .rows import Frame, Rows
 from .types import Array
 
 LOST = 1e-6  # a mass this small beside what it was must be added up anew
@@ -78,6 +78,15 @@ def label_block(block: Block, labels: Array, old: Array, weights: Array, centers
     return Found(block.moves(weights, old, labels, k, anew), len(block), len(block) * k)
 
 
+def sizes(labels: Array, k: int, weights: Array | None = None) -> Array:
+    """How many rows each cluster has, of positive weight; some at a time, because bincount takes eight bytes for each."""
+    total = np.zeros(k, np.int64)
+    for a in range(0, len(labels), 1 << 20):
+        here = slice(a, a + (1 << 20))
+        total += np.bincount(labels[here] if weights is None else labels[here][weights[here] > 0], minlength=k)
+    return total
+
+
 def keep_block(block: Block, labels: Array, weights: Array, k: int) -> Found:
     """One block's share of the sums, from nothing."""
     return Found(block.moves(weights, labels, labels, k, True), 0, 0)
@@ -117,7 +126,7 @@ def advance(rows: Rows, state: Partition, assign: Assign, fill: bool = True) -> 
         moved += share.moves.moved
         visited += share.rows
         distances += share.distances
-    to = move(state.centers, sums, masses, squares, counts > 0, rows.frame.unit)
+    to = move(state.centers, sums, masses, squares, counts > 0, rows.frame)
     energy = to.costs.sum()
     if energy < FEW_DIGITS * squares.sum():
         centers = rows.prepare(state.centers)
@@ -134,7 +143,7 @@ def advance(rows: Rows, state: Partition, assign: Assign, fill: bool = True) -> 
         for share in keep_labels(rows, state)[0]:
             share.moves.add_to(*totals)
     if sums_changed:
-        to = move(state.centers, sums, masses, squares, counts > 0, rows.frame.unit)
+        to = move(state.centers, sums, masses, squares, counts > 0, rows.frame)
     total = 0 if anew else state.moved + moved
     new = Partition(to.centers, state.labels, sums, masses, squares, counts, total, moved, to.costs, to.moves2, bounds)
     return new, Info(max(float(energy), 0.0), float(to.moves2.sum()), visited, distances, moved)
@@ -148,10 +157,17 @@ class Moved(NamedTuple):
     moves2: Array  # (k) float64: squared lengths of the moves
 
 
-def move(C: Array, sums: Array, masses: Array, squares: Array, filled: Array, unit: bool) -> Moved:
-    """To the means of the rows, of unit length for cosine. A cluster without rows keeps its centre."""
+def move(C: Array, sums: Array, masses: Array, squares: Array, filled: Array, frame: Frame) -> Moved:
+    """To the means of the rows, of unit length for cosine; of bits, to the majority, and where there is none, nowhere.
+
+    A cluster without rows keeps its centre.
+    """
     out, (dots, norms2, moves2) = np.empty_like(C), np.empty((3, len(C)))
-    move_to_means(C, sums, masses, filled, unit, out, dots, norms2, moves2)
+    move_to_means(C, sums, masses, filled, frame.unit, out, dots, norms2, moves2)
+    if frame.bits:
+        zeros = masses[:, None] - sums
+        out = np.where(filled[:, None] & (sums != zeros), sums > zeros, C).astype(C.dtype)
+        moves2 = np.count_nonzero(out != C, axis=1).astype(np.float64)
     return Moved(out, squares - 2 * dots + masses * norms2, moves2)
 
 

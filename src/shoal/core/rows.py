@@ -23,6 +23,7 @@ from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from threadpoolctl import ThreadpoolController
 
 from ..kernels.sparse import squared_norms
+from .bits import BitBlock, unpacked
 from .blocks import Block, Centers, DenseBlock, SparseBlock
 from .sources import PickedSource, Source, find_source
 from .types import Array
@@ -33,12 +34,13 @@ BLOCK_NUMBERS = 1 << 19  # numbers in a block: a few MB, so that a worker's bloc
 BLOCK_ROWS = (4096, 1 << 16)
 BLOCK_MOST = 1 << 22  # numbers in a block of dense rows, however wide they are (but see `FEWEST`): 16 MB of float32
 FEWEST = 64
+BLOCK_ROWS_OF_BITS = 8192
 WORK, PIECES = 1 << 24, 16  # of picked rows: multiplications that a block must be worth if it is still to be read, most blocks
 SPARSE_COLUMNS = 1024  # that a sparse row is taken to cost as much as
 
 
 class Frame(NamedTuple):
-    """The coordinates in which rows are clustered: x * 2^exponent - shift, or x / |x|.
+    """The coordinates in which rows are clustered: x * 2^exponent - shift, or x / |x|, or bits.
 
     A shift brings data far from the origin near to it, where float32 has digits left; the exponent keeps squares from
     overflowing. Both are chosen so that neither rounds (see `moments.choose_frame`).
@@ -47,6 +49,12 @@ class Frame(NamedTuple):
     shift: Array | None = None  # (d) float64
     exponent: int = 0
     unit: bool = False
+    bits: bool = False  # of rows and centres; they differ in as many as their squared distance says
+
+    @classmethod
+    def of(cls, metric: str) -> Frame:
+        """Before the rows have been seen."""
+        return cls(unit=metric == "cosine", bits=metric == "hamming")
 
     def into(self, X: Array, dtype: np.dtype) -> Array:
         """Rows or centres in this frame."""
@@ -58,10 +66,18 @@ class Frame(NamedTuple):
 
     def out_of(self, C: Array, dtype: np.dtype) -> Array:
         """Centres as the user knows them."""
+        if self.bits:
+            return C > 0.5
         X = C.astype(np.float64)
         if self.shift is not None:
             X = X + self.shift
         return np.ascontiguousarray(times_power(X, -self.exponent), dtype)
+
+    def distances_out_of(self, squares: Array) -> Array:
+        """Distances as the user knows them: 1 - cosine in a frame of unit vectors, bits in one of bits."""
+        if self.unit or self.bits:
+            return squares / (2 if self.unit else 1)
+        return times_power(np.sqrt(squares), -self.exponent)
 
     def energy_out_of(self, energy: float) -> float:
         """Energy as the user knows it: of squared distances, or of 1 - cosine."""
@@ -153,7 +169,7 @@ class Rows:
         self.frame = frame
         self.n_threads = n_threads or default_threads()
         self.is_sparse = isinstance(source.read(0, 0), sparse.csr_array)
-        self.block_rows = rows_in_a_block(self.d, self.is_sparse)
+        self.block_rows = BLOCK_ROWS_OF_BITS if frame.bits else rows_in_a_block(self.d, self.is_sparse)
         self._open: contextlib.ExitStack | None = None
         self._pool: ThreadPoolExecutor | None = None
 
@@ -174,10 +190,13 @@ class Rows:
 
     def prepare(self, C: Array) -> Centers:
         """Centres (in this frame) made ready for this layout."""
-        return (SparseBlock if self.is_sparse else DenseBlock).prepare(C)
+        kind = BitBlock if self.frame.bits else SparseBlock if self.is_sparse else DenseBlock
+        return kind.prepare(C)
 
     def convert(self, raw: Any, dtype: np.dtype | None = None) -> Block:
         """Raw rows of the source as a block in this frame, of the rows' own dtype unless another is named."""
+        if self.frame.bits:
+            return BitBlock(raw, self.d)
         dtype = dtype or self.dtype
         if sparse.issparse(raw):
             return SparseBlock(self._convert_sparse(raw, dtype))
@@ -197,7 +216,10 @@ class Rows:
 
     def take(self, rows: Array) -> Array:
         """A few rows in this frame, dense."""
-        X = self.convert(self.source.take(np.asarray(rows))).X
+        raw = self.source.take(np.asarray(rows))
+        if self.frame.bits:
+            return unpacked(raw, self.d).astype(self.dtype)
+        X = self.convert(raw).X
         return np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
 
     def part(self, ids: Array, k: int) -> Rows:

@@ -213,7 +213,8 @@ def chains(rows: Rows, k: int, rng: np.random.Generator, length: int = 200) -> A
     return rows.take(ids[chosen])
 
 
-SEEDINGS: dict[str, Callable[[Rows, int, np.random.Generator], Array]] = {
+Seedings = dict[str, Callable[[Rows, int, np.random.Generator], Array]]
+SEEDINGS: Seedings = {
     "k-means++": plus_plus,
     "k-means||": parallel,
     "afk-mc2": chains,

@@ -123,7 +123,7 @@ def follow(rows: Rows, part: Partition, plan: Plan, blocks: Iterator[Array]) -> 
         rate = (1 - (1 - plan.eta) ** pull) / pull
         gamma = (before + joined)[:, None] * means - before[:, None] * still - moved + len(ids) * gradient
         means = means - rate[:, None] * gamma
-        centers = partition.move(centers, means, ones, ones, every, rows.frame.unit).centers
+        centers = partition.move(centers, means, ones, ones, every, rows.frame).centers
     return Walk(centers, looked, distances, changed)
 
 

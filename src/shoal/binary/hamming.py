@@ -1,0 +1,52 @@
+"""The labels of rows of bits: the centre that differs in the fewest, the first of equals.
+
+Centres of bits soon stop changing, one after the other. A row whose centre has not changed since it was labelled need not
+look at other centres that have not, either: the labels are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.bits import BitBlock
+from ..core.blocks import Centers
+from ..core.partition import Found, Partition, unsettled
+from ..core.rows import Rows
+from ..core.types import Array
+
+
+class Anchor(NamedTuple):
+    """The centres that the labels were found by."""
+
+    centers: Array
+
+    def forget(self, row: int) -> None:
+        """A row that was given to an empty cluster is its centre from then on; that has changed, so the row will look."""
+
+
+def assign_block(block: BitBlock, labels: Array, weights: Array, centers: Centers, changed: Array, anew: bool) -> Found:
+    """One block's share of a step: rows whose centre has changed look at all, the others at the centres that have."""
+    old, k, ids = labels.copy(), len(centers.C), np.flatnonzero(changed)
+    unsure = changed[labels] | (labels < 0)
+    lost, kept = np.flatnonzero(unsure), np.flatnonzero(~unsure)
+    labels[lost] = block.take(lost).nearest(centers)
+    if len(ids) and len(kept):
+        near, far = block.take(kept).nearest_and_far(np.ascontiguousarray(centers.Z[:, ids]))
+        own = block.pair_distances(kept, labels[kept], centers)
+        better = (far < own) | ((far == own) & (ids[near] < labels[kept]))
+        labels[kept[better]] = ids[near[better]]
+    distances = (len(block) - len(kept)) * k + len(kept) * len(ids)
+    return Found(block.moves(weights, old, labels, k, anew), len(block) if distances else 0, distances)
+
+
+def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], Anchor]:
+    """The labels of all rows."""
+    changed = np.ones(len(state.centers), bool)
+    if state.bounds is not None:
+        changed = (state.centers != state.bounds.centers).any(axis=1)
+    per_row = (state.labels, rows.weights)
+    shares = rows.shares(assign_block, rows.prepare(state.centers), changed, unsettled(state), per_row=per_row)
+    return shares, Anchor(state.centers)

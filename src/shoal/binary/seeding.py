@@ -1,0 +1,60 @@
+"""Where the centres of codes start: random codes, or k-means++ by the number of bits that differ.
+
+D. Arthur, S. Vassilvitskii (2007), k-means++: the advantages of careful seeding, SODA.
+Differs from the paper: each centre is the best of a few drawn ones, and of many codes, a sample is looked at. Between bits,
+squared distance and number of bits are the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core.bits import unpacked
+from ..core.rows import Rows
+from ..core.seeding import Seedings, draw
+from ..core.types import Array
+from ..kernels import bits
+
+SAMPLE_LEAST, SAMPLE_PER_CENTER = 20_000, 20
+
+
+def distinct(rows: Rows, k: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Different codes, sorted by what they hold, and what each weighs: so a weight does what repetition would."""
+    n, size = len(rows), max(SAMPLE_LEAST, SAMPLE_PER_CENTER * k)
+    ids, mass = np.arange(min(n, size)), np.ones(size)
+    if n <= size:
+        mass = rows.weights
+    elif rows.has_weights:
+        ids = draw(rng, rows.weights, size)
+    else:
+        ids = rng.integers(n, size=size)
+    words, which = np.unique(rows.source.take(ids), axis=0, return_inverse=True)
+    total = np.bincount(which.ravel(), mass, len(words))
+    return words[total > 0], total[total > 0]
+
+
+def random_codes(rows: Rows, k: int, rng: np.random.Generator) -> Array:
+    """k codes, drawn by weight; different ones, as long as there are any."""
+    words, mass = distinct(rows, k, rng)
+    order = np.argsort(rng.exponential(size=len(words)) / mass)
+    return unpacked(words[np.resize(order, k)], rows.d).astype(rows.dtype)
+
+
+def plus_plus(rows: Rows, k: int, rng: np.random.Generator) -> Array:
+    """k codes, each drawn by how many bits it differs from those before: the best of a few such."""
+    words, mass = distinct(rows, k, rng)
+    across = np.ascontiguousarray(words.T)
+    least, saved = np.full(len(words), float(rows.d)), np.empty(2 + int(np.log(k)))
+    chosen = np.empty(k, np.int64)
+    for j in range(k):
+        tried = draw(rng, mass * least, len(saved) if j else 1)
+        best = 0
+        if j:
+            bits.saved(across, tried, mass, least, saved)
+            best = int(saved.argmax())
+        chosen[j] = tried[best]
+        bits.lower_least(across, chosen[j], least)
+    return unpacked(words[chosen], rows.d).astype(rows.dtype)
+
+
+SEEDINGS: Seedings = {"k-means++": plus_plus, "random": random_codes}

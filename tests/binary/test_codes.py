@@ -1,0 +1,222 @@
+"""Codes: the bits that the sums say, packed, whatever the rows come in."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from shoal import binary
+from shoal.binary import Codes, LinearCode
+from tests import naive
+from tests.strategies import blobs, cloud
+
+MAKERS = pytest.mark.parametrize("make", [binary.lsh, binary.itq], ids=["lsh", "itq"])
+WIDTHS = pytest.mark.parametrize("r", [1, 7, 8, 63, 64, 65, 128, 200])
+
+
+def bits(n=50, r=70, seed=0):
+    return np.random.default_rng(seed).random((n, r)) < 0.5
+
+
+class TestPacking:
+    @given(st.integers(1, 40), st.integers(1, 200), st.integers(0, 2**32 - 1))
+    def test_there_and_back(self, n, r, seed):
+        B = bits(n, r, seed)
+        codes = Codes.pack(B)
+        np.testing.assert_array_equal(np.asarray(codes), B)
+        assert codes.shape == (n, r)
+        np.testing.assert_array_equal(codes.words, naive.pack(B))
+
+    def test_numbers_above_zero_are_ones(self):
+        np.testing.assert_array_equal(np.asarray(Codes.pack([[-1, 1, 0, 0.5]])), [[False, True, False, True]])
+
+    def test_rows_are_taken_as_from_an_array(self):
+        B = bits()
+        for rows in (slice(3, 9), [4, 4, 0], B[:, 0]):
+            np.testing.assert_array_equal(np.asarray(Codes.pack(B)[rows]), B[rows])
+
+    def test_words_are_kept_as_they_are(self, tmp_path):
+        path = tmp_path / "words"
+        Codes.pack(bits(100, 128)).words.tofile(path)
+        words = np.memmap(path, np.uint64, "r", shape=(100, 2))
+        codes = Codes(words)
+        assert codes.is_map
+        assert np.shares_memory(codes.words, words)
+        assert codes.n_bits == 128
+
+    @pytest.mark.parametrize(
+        ("words", "n_bits", "message"),
+        [
+            (np.zeros((3, 2), np.int64), None, "words must be a uint64 array.*int64"),
+            (np.zeros(3, np.uint64), None, r"words must be .* shape \(3,\)"),
+            (np.zeros((0, 2), np.uint64), None, r"words must be .* shape \(0, 2\)"),
+            (np.zeros((3, 2), np.uint64), 64, "n_bits=64 fill 1 words, but words has 2 columns"),
+            (np.zeros((3, 2), np.uint64), 0, "n_bits"),
+            (np.zeros((3, 2), np.uint64), 65.0, "n_bits"),
+            (np.array([[0], [1], [16]], np.uint64), 4, r"words\[2\] has bits set beyond n_bits=4"),
+        ],
+    )
+    def test_what_is_no_code_is_refused(self, words, n_bits, message):
+        with pytest.raises(ValueError, match=message):
+            Codes(words, n_bits)
+
+    @pytest.mark.parametrize("rows", [np.zeros(3), np.zeros((2, 0)), [["a"]]])
+    def test_what_is_no_table_of_bits_is_refused(self, rows):
+        with pytest.raises(ValueError, match="rows must be a 2-D array of bool"):
+            Codes.pack(rows)
+
+    def test_an_array_is_a_copy(self):
+        with pytest.raises(ValueError, match="without a copy"):
+            np.asarray(Codes.pack(bits()), copy=False)
+
+
+class TestEncoding:
+    @MAKERS
+    @WIDTHS
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_bits_are_signs(self, make, r, dtype):
+        X = cloud(300, 20, dtype=dtype) + dtype(3)
+        code = make(X, r, random_state=0)
+        codes = code.encode(X)
+        assert (codes.shape, code.n_bits, code.W.dtype) == ((300, r), r, np.float32)
+        S = (X - code.mean) @ code.W.astype(float)
+        sure = np.abs(S) > 1e-9
+        np.testing.assert_array_equal(np.asarray(codes)[sure], (S > 0)[sure])
+        np.testing.assert_array_equal(code.decode(codes), np.where(np.asarray(codes), 1, -1))
+
+    @pytest.mark.parametrize("offset", [0.0, 1e4])
+    def test_sums_in_order_decide_where_scores_are_in_doubt(self, offset):
+        """Rows on the hyperplanes, but for their last digits."""
+        rng = np.random.default_rng(0)
+        X = (rng.normal(size=(400, 30)) + offset).astype(np.float32)
+        W = rng.normal(size=(30, 70)).astype(np.float32)
+        W[:, :40] -= (X[0] - offset)[:, None] * ((X[0] - offset) @ W[:, :40]) / ((X[0] - offset) ** 2).sum()
+        code = LinearCode(np.full(30, offset), W)
+        X = np.concatenate([X, X[:1] * np.float32(1 + 1e-7), np.full((1, 30), offset, np.float32)])
+        np.testing.assert_array_equal(np.asarray(code.encode(X)), naive.signs(X, code.mean, W))
+
+    @MAKERS
+    def test_dense_or_sparse_alone_or_among_others_on_threads_or_not(self, make):
+        X = np.random.default_rng(0).poisson(0.3, (20_000, 40)).astype(np.float32)
+        code = make(X, 70, random_state=0)
+        words = code.encode(X, n_threads=1).words
+        for other in (X.astype(np.uint8), sparse.csr_array(X), sparse.coo_array(X.astype(float)), np.asfortranarray(X)):
+            np.testing.assert_array_equal(code.encode(other, n_threads=3).words, words)
+        for i in range(20):
+            np.testing.assert_array_equal(code.encode(X[i : i + 1]).words, words[i : i + 1])
+
+    @MAKERS
+    def test_layouts_make_the_same_code(self, make):
+        X = np.random.default_rng(0).poisson(0.3, (500, 40)).astype(np.float32)
+        dense, thin = (make(layout(X), 16, random_state=0) for layout in (np.asarray, sparse.csr_array))
+        np.testing.assert_allclose(dense.mean, thin.mean, rtol=1e-12)
+        np.testing.assert_allclose(dense.W, thin.W, atol=1e-4)
+
+    @MAKERS
+    @pytest.mark.parametrize("scale", [1e-200, 1e-40, 1e30, 1e200])
+    def test_scale_changes_no_bit(self, make, scale):
+        X = cloud(200, 9)
+        dtype = np.float64 if not 1e-45 < scale < 1e38 else np.float32
+        X = X.astype(dtype).astype(float)
+        power = 2.0 ** np.round(np.log2(scale))
+        there = make((X * power).astype(dtype), 20, random_state=0).encode((X * power).astype(dtype))
+        if dtype == np.float32 and scale < 1e-30:
+            X = (X * power).astype(dtype).astype(float) / power  # what is left of it
+        here = make(X, 20, random_state=0).encode(X)
+        np.testing.assert_array_equal(there.words, here.words)
+
+    @MAKERS
+    def test_near_rows_have_near_codes(self, make):
+        X, y = blobs(300, 10, 3)
+        B = make(X, 64, random_state=0).decode(make(X, 64, random_state=0).encode(X)).astype(int)
+        far = (64 - B @ B.T) / 2
+        same = y[:, None] == y[None]
+        assert far[same].mean() < 0.5 * far[~same].mean()
+
+    @MAKERS
+    def test_seeds(self, make):
+        X = cloud(100, 5)
+        W = [make(X, 9, random_state=seed).W for seed in (0, 0, 1, np.random.default_rng(0), np.random.RandomState(3))]
+        np.testing.assert_array_equal(W[0], W[1])
+        assert all(not np.array_equal(W[0], other) for other in W[2:])
+
+    @MAKERS
+    def test_few_rows_and_constant_columns(self, make):
+        for X in (np.ones((1, 3)), np.zeros((20, 3)), np.tile([1.0, 2.0, 3.0], (20, 1)), np.eye(3)[:, :2]):
+            codes = make(X, 10, random_state=0).encode(X)
+            assert codes.shape == (len(X), 10)
+            if len(np.unique(X, axis=0)) == 1:
+                assert (codes.words == codes.words[0]).all()
+
+    @MAKERS
+    def test_weights_do_what_repetition_would(self, make):
+        from shoal.binary.codes import random_code, rotated_code
+        from shoal.core.rows import Rows
+        from shoal.core.seeding import generator
+        from shoal.core.sources import find_source
+
+        inner = random_code if make is binary.lsh else rotated_code
+        X, w = cloud(60, 4), np.random.default_rng(0).integers(0, 4, 60)
+        light = inner(Rows(find_source(X), w.astype(float)), 6, generator(0))
+        heavy = inner(Rows(find_source(np.repeat(X, w, axis=0))), 6, generator(0))
+        np.testing.assert_allclose(light.mean, heavy.mean, atol=1e-12)
+        np.testing.assert_allclose(light.W, heavy.W, atol=1e-5)
+
+    @MAKERS
+    def test_a_pickle_encodes_the_same(self, make):
+        X = cloud(50, 4)
+        code = make(X, 9, random_state=0)
+        back, codes = pickle.loads(pickle.dumps((code, code.encode(X))))
+        np.testing.assert_array_equal(back.encode(X).words, codes.words)
+
+    @MAKERS
+    def test_many_rows_are_sampled(self, make):
+        X = np.random.default_rng(0).normal(size=(30_000, 3))
+        code = make(X, 8, random_state=0)
+        assert not np.array_equal(code.mean, X.mean(axis=0))
+        np.testing.assert_allclose(code.mean, X.mean(axis=0), atol=0.05)
+
+
+class TestItq:
+    def test_rotates_towards_the_corners(self):
+        """Less is lost by signs than by those of the principal directions, as the paper's figure 1 has it."""
+        rng = np.random.default_rng(0)
+        X = rng.choice([-1.0, 1.0], (2000, 8)) @ np.linalg.qr(rng.normal(size=(8, 8)))[0] + rng.normal(0, 0.1, (2000, 8))
+        code = binary.itq(X, 8, random_state=0)
+        V = (X - code.mean) @ code.W
+        plain = (X - code.mean) @ np.linalg.svd(X - code.mean, full_matrices=False)[2].T
+        lost, lost_plain = (((np.sign(S) - S) ** 2).sum() for S in (V, plain))
+        assert lost < 0.5 * lost_plain
+
+    @pytest.mark.parametrize(("d", "r"), [(5, 5), (12, 5), (5, 12)])
+    def test_directions_are_orthonormal(self, d, r):
+        W = binary.itq(cloud(300, d), r, random_state=0).W.astype(float)
+        small = W.T @ W if r <= d else W @ W.T
+        np.testing.assert_allclose(small, np.eye(min(d, r)), atol=1e-5)
+
+
+class TestBadInput:
+    @MAKERS
+    @pytest.mark.parametrize("r", [0, -3, 2.5, "8", True, None])
+    def test_bits(self, make, r):
+        with pytest.raises(ValueError, match="n_bits"):
+            make(cloud(20, 3), r)
+
+    @MAKERS
+    @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+    @pytest.mark.parametrize("value", [np.nan, np.inf])
+    def test_rows_that_are_not_finite(self, make, layout, value):
+        X = cloud(25_000, 3)
+        X[7, 1] = X[24_999, 2] = value
+        with pytest.raises(ValueError, match=r"X contains (NaN|infinity) at row (7, column 1|24999, column 2)"):
+            make(layout(X), 8, random_state=0)
+        with pytest.raises(ValueError, match=r"X contains (NaN|infinity) at row 7, column 1"):
+            make(cloud(20, 3), 8).encode(layout(X))
+
+    @MAKERS
+    def test_other_columns(self, make):
+        with pytest.raises(ValueError, match="X has 4 features, but the code was made for 3"):
+            make(cloud(20, 3), 8).encode(cloud(20, 4))

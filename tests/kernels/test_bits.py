@@ -1,0 +1,70 @@
+"""Kernels for packed bits against plain NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.core.bits import packed
+from shoal.kernels import bits
+from tests import naive
+
+
+def draw(n, r, seed, share=0.5):
+    return np.random.default_rng(seed).random((n, r)) < share
+
+
+@given(st.integers(1, 30), st.integers(1, 20), st.integers(1, 400), st.integers(0, 1000))
+def test_nearest(n, k, r, seed):
+    B, C = draw(n, r, seed), draw(k, r, seed + 1)
+    labels, far = np.empty((2, n), np.int32)
+    bits.nearest(packed(B), np.ascontiguousarray(packed(C).T), labels, far)
+    expected = naive.hamming(B, C)
+    np.testing.assert_array_equal(labels, expected.argmin(axis=1))
+    np.testing.assert_array_equal(far, expected.min(axis=1))
+
+
+def test_many_centres_and_the_first_of_equals():
+    B, C = draw(20, 128, 0), draw(5000, 128, 1)
+    C[[17, 4000]] = B[0]
+    labels, far = np.empty((2, 20), np.int32)
+    bits.nearest(packed(B), np.ascontiguousarray(packed(C).T), labels, far)
+    np.testing.assert_array_equal(labels, naive.hamming(B, C).argmin(axis=1))
+    assert (labels[0], far[0]) == (17, 0)
+
+
+@pytest.mark.parametrize("r", [1, 64, 65, 200])
+def test_pairs_and_ones(r):
+    B, C = draw(30, r, 0), draw(7, r, 1)
+    rows, ids = np.repeat(np.arange(30), 7), np.tile(np.arange(7), 30)
+    far, ones = np.empty(210), np.empty(30)
+    bits.pair_distances(packed(B), rows, ids, np.ascontiguousarray(packed(C).T), far)
+    bits.ones(packed(B), ones)
+    np.testing.assert_array_equal(far.reshape(30, 7), naive.hamming(B, C))
+    np.testing.assert_array_equal(ones, B.sum(axis=1))
+
+
+@pytest.mark.parametrize("r", [1, 63, 64, 100])
+def test_moves(r):
+    rng = np.random.default_rng(0)
+    B, w = draw(40, r, 0), rng.integers(0, 3, 40).astype(float)
+    old, new = rng.integers(-1, 4, 40).astype(np.int32), rng.integers(0, 4, 40).astype(np.int32)
+    sums, masses, squares, counts = np.zeros((4, r)), np.zeros(4), np.zeros(4), np.zeros(4, np.int64)
+    bits.add_moves(packed(B), w, old, new, np.arange(4, dtype=np.int32), sums, masses, squares, counts)
+    for j in range(4):
+        sign = np.where(new == old, 0, (new == j) * 1 - (old == j))
+        np.testing.assert_array_equal(sums[j], (sign * w) @ B)
+        assert (masses[j], squares[j]) == ((sign * w).sum(), (sign * w) @ B.sum(axis=1))
+        assert counts[j] == (sign * (w > 0)).sum()
+
+
+@pytest.mark.parametrize("r", [5, 130])
+def test_what_a_new_centre_saves(r):
+    rng = np.random.default_rng(0)
+    B, mass, least = draw(50, r, 0), rng.random(50), rng.integers(0, r, 50).astype(float)
+    Z, tried, out = np.ascontiguousarray(packed(B).T), np.array([3, 49]), np.empty(2)
+    bits.saved(Z, tried, mass, least, out)
+    far = naive.hamming(B, B[tried])
+    np.testing.assert_allclose(out, mass @ np.maximum(least[:, None] - far, 0))
+    bits.lower_least(Z, 3, least := least.copy())
+    np.testing.assert_array_equal(least, np.minimum(least, far[:, 0]))
