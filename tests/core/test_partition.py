@@ -51,6 +51,19 @@ class TestEmptyClusters:
         assert info.reassigned == 400 + k - 1
         assert (state.counts > 0).all()
 
+    def test_of_many_blocks_few_rows_are_taken(self, monkeypatch):
+        """Where each block proposes its own: a pool for every block of ten million rows would take gigabytes."""
+        monkeypatch.setattr(partition, "MOST", 200)
+        taken, take = [], Rows.take
+        monkeypatch.setattr(Rows, "take", lambda rows, ids: taken.append(len(ids)) or take(rows, ids))
+        X = cloud(4000, 2)
+        start = np.concatenate([X[:1], 1e6 + np.arange(20)[:, None] * [1.0, 1.0]])
+        with Rows(find_source(X)) as rows:
+            rows.block_rows = 100
+            state, _ = partition.advance(rows, partition.begin(rows, start), lloyd.assign)
+        np.testing.assert_allclose(state.centers, naive.lloyd(X, start, 1)[0], atol=1e-9)
+        assert max(taken) <= 4 * 64
+
     def test_a_row_that_is_all_its_cluster_has_stays(self):
         X = np.array([[0.0], [1.0], [2.0], [1000.0]])
         state, _ = advance(X, [[0.5], [500.0], [-1e6]])

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.core.bits import packed
-from shoal.kernels import bits
+from shoal.core.bits import packed, sliced
+from shoal.kernels import bits, slices
 from tests import naive
 
 
@@ -68,3 +68,22 @@ def test_what_a_new_centre_saves(r):
     np.testing.assert_allclose(out, mass @ np.maximum(least[:, None] - far, 0))
     bits.lower_least(Z, 3, least := least.copy())
     np.testing.assert_array_equal(least, np.minimum(least, far[:, 0]))
+
+
+@pytest.mark.parametrize("r", [1, 63, 64, 65, 128, 190, 256])
+@pytest.mark.parametrize("k", [154, 256, 257 + 60, 700])
+def test_slices(r, k):
+    """With ties, and with distances from none to all bits."""
+    C = draw(k, r, 1)
+    B = np.concatenate([draw(300, r, 0), C[::7], ~C[::9], draw(40, r, 2, 0.05)])
+    tables = sliced(packed(C))
+    assert len(tables) == -(-r // 64)
+    labels, far = np.empty((2, len(B)), np.int32)
+    slices.nearest(packed(B), tables, labels, far)
+    expected = naive.hamming(B, C)
+    np.testing.assert_array_equal(labels, expected.argmin(axis=1))
+    np.testing.assert_array_equal(far, expected.min(axis=1))
+
+
+def test_few_centres_or_long_codes_are_not_sliced():
+    assert sliced(packed(draw(100, 64, 0))) == sliced(packed(draw(300, 64, 0))) == sliced(packed(draw(256, 300, 0))) == ()

@@ -26,9 +26,9 @@ from ..core.sources import ArraySource
 from ..core.types import Array, is_sparse
 from ..kernels import bits
 
-SAMPLE, SAMPLE_NUMBERS, SAMPLE_LEAST = 20_000, 1 << 23, 512  # rows to learn from; fewer of wide ones, but no fewer than this
+SAMPLE, SAMPLE_NUMBERS, SAMPLE_LEAST = 8192, 1 << 22, 512  # rows to learn from; fewer of wide ones, but no fewer than this
 PIECE_NUMBERS = 1 << 18  # of a block, at a time: they should stay in the cache
-ROUNDS, SWEEPS = 50, 4  # of ITQ, as in the paper; of subspace iteration
+ROUNDS, SWEEPS = 50, 3  # of ITQ, as in the paper; of subspace iteration
 
 
 class Codes(ArraySource):
@@ -194,8 +194,9 @@ class _Sample(NamedTuple):
     def centered(self) -> tuple[Any, Array]:
         """A, b: the rows less their mean are A - b, but for their scale. Sparse ones would not stay sparse without b."""
         A = self.raw.astype(np.float64) if is_sparse(self.raw) else self.raw - self.mean
-        scale = float(abs(A).max()) or 1.0  # so that no square leaves the range
-        return A / scale, self.mean / scale if is_sparse(A) else np.zeros(len(self.mean))
+        scale = float(max(A.max(), -A.min())) or 1.0  # so that no square leaves the range
+        b = self.mean / scale if is_sparse(A) else np.zeros(len(self.mean))
+        return (A / scale).astype(np.float32), b.astype(np.float32)
 
 
 def _sample(rows: Rows, rng: np.random.Generator) -> _Sample:
@@ -218,24 +219,24 @@ def random_code(rows: Rows, r: int, rng: np.random.Generator) -> LinearCode:
     return LinearCode(_sample(rows, rng).mean, rng.standard_normal((rows.d, r), np.float32))
 
 
-def rotated_code(rows: Rows, r: int, rng: np.random.Generator) -> LinearCode:
+def rotated_code(rows: Rows, r: int, rng: np.random.Generator, rounds: int = ROUNDS) -> LinearCode:
     """Principal directions, turned so that the rows lie near the corners of a cube."""
     sample = _sample(rows, rng)
     A, b = sample.centered()
-    w = sample.weights[:, None]
+    w = sample.weights[:, None].astype(np.float32)
     basis = _principal(A, b, w, min(r, rows.d), rng)
     V = A @ basis - b @ basis
-    Q = np.linalg.qr(rng.standard_normal((r, basis.shape[1])))[0].T
-    for _ in range(ROUNDS):
-        U, _, T = np.linalg.svd(V.T @ (w * np.where(V @ Q > 0, 1.0, -1.0)), full_matrices=False)
+    Q = np.linalg.qr(rng.standard_normal((r, basis.shape[1]), np.float32))[0].T
+    for _ in range(rounds):
+        U, _, T = np.linalg.svd(V.T @ np.where(V @ Q > 0, w, -w), full_matrices=False)
         Q = U @ T
-    return LinearCode(sample.mean, (basis @ Q).astype(np.float32))
+    return LinearCode(sample.mean, basis @ Q)
 
 
 def _principal(A: Any, b: Array, w: Array, count: int, rng: np.random.Generator) -> Array:
     """Orthonormal leading directions of the rows A - b, each counted w times, by subspace iteration."""
     d = A.shape[1]
-    Q = np.linalg.qr(rng.standard_normal((d, min(d, count + 8))))[0]
+    Q = np.linalg.qr(rng.standard_normal((d, min(d, count + 8)), np.float32))[0]
     for _ in range(SWEEPS):
         P = w * (A @ Q - b @ Q)
         Q = np.linalg.qr(A.T @ P - np.outer(b, P.sum(axis=0)))[0]

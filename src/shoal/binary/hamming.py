@@ -27,14 +27,16 @@ class Anchor(NamedTuple):
         """A row that was given to an empty cluster is its centre from then on; that has changed, so the row will look."""
 
 
-def assign_block(block: BitBlock, labels: Array, weights: Array, centers: Centers, changed: Array, anew: bool) -> Found:
-    """One block's share of a step: rows whose centre has changed look at all, the others at the centres that have."""
+def assign_block(
+    block: BitBlock, labels: Array, weights: Array, centers: Centers, changed: Array, new: Centers, anew: bool
+) -> Found:
+    """One block's share of a step: rows whose centre has changed look at all, the others at the new ones alone."""
     old, k, ids = labels.copy(), len(centers.C), np.flatnonzero(changed)
     unsure = changed[labels] | (labels < 0)
     lost, kept = np.flatnonzero(unsure), np.flatnonzero(~unsure)
     labels[lost] = block.take(lost).nearest(centers)
     if len(ids) and len(kept):
-        near, far = block.take(kept).nearest_and_far(np.ascontiguousarray(centers.Z[:, ids]))
+        near, far = block.take(kept).nearest_and_far(new)
         own = block.pair_distances(kept, labels[kept], centers)
         better = (far < own) | ((far == own) & (ids[near] < labels[kept]))
         labels[kept[better]] = ids[near[better]]
@@ -47,6 +49,7 @@ def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], Anchor]:
     changed = np.ones(len(state.centers), bool)
     if state.bounds is not None:
         changed = (state.centers != state.bounds.centers).any(axis=1)
+    centers = rows.prepare(state.centers)
+    new = centers if changed.all() else rows.prepare(state.centers[changed])
     per_row = (state.labels, rows.weights)
-    shares = rows.shares(assign_block, rows.prepare(state.centers), changed, unsettled(state), per_row=per_row)
-    return shares, Anchor(state.centers)
+    return rows.shares(assign_block, centers, changed, new, unsettled(state), per_row=per_row), Anchor(state.centers)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..kernels import bits
+from ..kernels import bits, slices
 from .blocks import Centers, DenseBlock
 from .types import Array
+
+FILLED, WORDS_IN_SLICES = 0.6, 4  # slices pay when they are filled so far; of more words they take long to compile
 
 
 def words_for(n_bits: int) -> int:
@@ -30,6 +32,23 @@ def unpacked(words: Array, n_bits: int) -> Array:
     return np.unpackbits(octets, axis=1, count=n_bits, bitorder="little").view(bool)
 
 
+def sliced(words: Array) -> tuple[Array, ...]:
+    """Centres (k, words) as tables for the kernel of slices, one a word; none where they are too few to fill its vectors."""
+    k, w = words.shape
+    count = -(-k // slices.CENTERS)
+    if w > WORDS_IN_SLICES or k <= FILLED * slices.CENTERS * count:
+        return ()
+    repeated = np.resize(words, (slices.CENTERS * count, w))  # the first of equals wins: those beyond k never do
+    planes = np.zeros((w, 3 * slices.TRIPLES, count, slices.CENTERS // 64), np.uint64)
+    planes[:, :64] = packed(unpacked(repeated, 64 * w).T).reshape(w, 64, count, -1)
+    value = np.arange(8)[:, None] >> np.arange(3) & 1  # (8, 3): of a row's three bits
+    flip = np.where(value, ~np.uint64(0), np.uint64(0))
+    triples = planes.reshape(w, slices.TRIPLES, 1, 3, count, -1) ^ flip[:, :, None, None]
+    x, y, z = (triples[:, :, :, i] for i in range(3))
+    both = np.stack([x ^ y ^ z, x & y | z & (x ^ y)], axis=3)
+    return tuple(np.ascontiguousarray(both.transpose(0, 4, 1, 2, 3, 5)))
+
+
 class BitBlock(DenseBlock):
     """Rows of one block as words. Centres are told as zeros and ones, (k, r), and kept as words beside each other."""
 
@@ -44,7 +63,7 @@ class BitBlock(DenseBlock):
         words = packed(C > 0.5)
         norms2 = np.empty(len(C))
         bits.ones(words, norms2)
-        return Centers(C, np.ascontiguousarray(words.T), norms2, norms2)
+        return Centers(C, np.ascontiguousarray(words.T), norms2, norms2, sliced(words))
 
     def squared_norms(self) -> Array:
         out = np.empty(len(self))
@@ -59,14 +78,17 @@ class BitBlock(DenseBlock):
             return BitBlock(self.X[rows], self.width)
         return BitBlock(np.take(self.X, rows, axis=0, mode="clip"), self.width)  # twice as fast as with brackets
 
-    def nearest_and_far(self, Z: Array) -> tuple[Array, Array]:
-        """Label of every row, and in how many bits it differs from that centre of Z (words, k)."""
+    def nearest_and_far(self, centers: Centers) -> tuple[Array, Array]:
+        """Label of every row, and in how many bits it differs from that centre."""
         labels, far = np.empty((2, len(self)), np.int32)
-        bits.nearest(self.X, Z, labels, far)
+        if centers.slices:
+            slices.nearest(self.X, centers.slices, labels, far)
+        else:
+            bits.nearest(self.X, centers.Z, labels, far)
         return labels, far
 
     def nearest(self, centers: Centers) -> Array:
-        return self.nearest_and_far(centers.Z)[0]
+        return self.nearest_and_far(centers)[0]
 
     def pair_distances(self, rows: Array, ids: Array, centers: Centers) -> Array:
         out = np.empty(len(rows))

@@ -30,6 +30,7 @@ class Centers(NamedTuple):
     Z: Array  # (k, d), or (d, k) for sparse rows: times -2
     z2: Array  # (k): |c|^2, less the centre's part of a score's rounding
     norms2: Array  # (k) float64
+    slices: Any = ()  # of bits: see `bits.sliced`
 
 
 class Moves(NamedTuple):

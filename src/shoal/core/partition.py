@@ -172,6 +172,7 @@ def move(C: Array, sums: Array, masses: Array, squares: Array, filled: Array, fr
 
 
 POOL = 64  # rows that a block proposes for empty clusters, or twice as many as there are of them
+MOST = 4096  # proposals to look at, of all blocks together, or four times as many as one may make
 SAME = 1e-12  # rows nearer to a centre than this, in units of their norm, are at it: a mean of equal rows is not exact
 
 
@@ -203,6 +204,11 @@ def _fill_empty(rows: Rows, state: Partition, sums: Array, masses: Array, square
         ids = np.concatenate([i * rows.block_rows + top for i, (top, _) in enumerate(found)])
         far = np.concatenate([far for _, far in found])
         unseen = max(far[-1] if len(far) == size else 0.0 for _, far in found)  # no row outside the pools is farther
+        most = max(MOST, 4 * size)
+        if len(ids) > most:  # of many blocks' proposals, the farthest will do
+            order = np.argsort(-far, kind="stable")
+            unseen, order = max(unseen, far[order[most]]), np.sort(order[:most])
+            ids, far = ids[order], far[order]
         X = rows.take(ids).astype(np.float64)
         before = len(placed) + len(settled)
         while empty and far.max() > 0 and far.max() >= unseen:
