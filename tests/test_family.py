@@ -14,6 +14,7 @@ from tests.strategies import blobs, cloud, problems
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 OPTIONS = {
+    "CompressedKMeans": [{"refine": True}],
     "GradientKMeans": [{}, {"mode": "online"}],
     "MiniBatchKMeans": [{"batch_size": 100}, {"batch_size": 1 << 20}],
     "NestedKMeans": [{"batch_size": 60}, {"batch_size": 60, "quality": 0.1}, {"batch_size": 60, "bounds": "all"}],
@@ -140,7 +141,8 @@ def test_cosine_centres_are_directions(cls, options, layout):
     np.testing.assert_array_equal(model.predict(rows), model.labels_)
     U = (X + 8) / np.linalg.norm(X + 8, axis=1)[:, None]
     assert model.inertia_ == pytest.approx((1 - np.einsum("ij,ij->i", U, model.cluster_centers_[model.labels_])).sum())
-    assert model.history_[-1]["energy"] < 10
+    if cls is not shoal.CompressedKMeans:  # whose steps are in bits
+        assert model.history_[-1]["energy"] < 10
 
 
 @every

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = [
     "BinaryKMeans",
+    "CompressedKMeans",
     "GradientKMeans",
     "KMeans",
     "MiniBatchKMeans",
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from . import binary as binary
     from . import metrics as metrics
     from .binary.binary_kmeans import BinaryKMeans as BinaryKMeans
+    from .binary.compressed import CompressedKMeans as CompressedKMeans
     from .front import cluster as cluster
     from .kmeans.exact import KMeans as KMeans
     from .kmeans.gradient import GradientKMeans as GradientKMeans
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 _HOMES = {  # imported on first use: scikit-learn and Numba take half a second
     "BinaryKMeans": "shoal.binary.binary_kmeans",
+    "CompressedKMeans": "shoal.binary.compressed",
     "GradientKMeans": "shoal.kmeans.gradient",
     "KMeans": "shoal.kmeans.exact",
     "MiniBatchKMeans": "shoal.kmeans.minibatch",

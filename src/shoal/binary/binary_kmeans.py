@@ -19,7 +19,6 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
-from ..core import partition
 from ..core.bits import packed, words_for
 from ..core.checks import check_rows, check_weights
 from ..core.fitting import CenterMover, Method, keep
@@ -28,7 +27,7 @@ from ..core.rows import Rows
 from ..core.sources import Source
 from ..core.types import Array, is_sparse
 from .codes import Codes
-from .hamming import assign
+from .hamming import method
 from .seeding import SEEDINGS
 
 PIECE = 1 << 22  # entries of a sparse block to be unpacked at a time
@@ -158,12 +157,7 @@ class BinaryKMeans(CenterMover):
         return np.greater(C, self.threshold_)
 
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
-        return Method(
-            begin=lambda centers, start: partition.begin(rows, centers),
-            step=lambda state: partition.advance(rows, state, assign),
-            done=lambda state, info: info.reassigned == 0 or info.shift == 0,
-            assign=assign,
-        )
+        return method(rows)
 
     def _why_few(self, found: int, rows: Rows) -> str:
         return (

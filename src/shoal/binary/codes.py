@@ -19,16 +19,17 @@ from ..core.bits import packed, unpacked, words_for
 from ..core.checks import check_rows
 from ..core.estimator import seed_of
 from ..core.fitting import Count
-from ..core.moments import check_finite
+from ..core.moments import check_values
 from ..core.rows import Rows, working_dtype
 from ..core.seeding import generator
 from ..core.sources import ArraySource
 from ..core.types import Array, is_sparse
 from ..kernels import bits
+from .sample import Sample, draw, principal
 
 SAMPLE, SAMPLE_NUMBERS, SAMPLE_LEAST = 8192, 1 << 22, 512  # rows to learn from; fewer of wide ones, but no fewer than this
 PIECE_NUMBERS = 1 << 18  # of a block, at a time: they should stay in the cache
-ROUNDS, SWEEPS = 50, 3  # of ITQ, as in the paper; of subspace iteration
+ROUNDS = 50  # of ITQ, as in the paper
 
 
 class Codes(ArraySource):
@@ -97,7 +98,7 @@ class Codes(ArraySource):
 
 
 class LinearCode(NamedTuple):
-    """A code whose bit j is 1 where (x - mean) . W[:, j] is above zero. `lsh` and `itq` make such codes.
+    """A code whose bit j is 1 where (x - mean) . W[:, j] is above offsets[j]. `lsh` and `itq` make such codes.
 
     The sums that decide are float64, in the order of the columns; float32 products only tell where there is no doubt. So
     a row has the same code alone or among others, dense or sparse, on one thread or many.
@@ -105,6 +106,7 @@ class LinearCode(NamedTuple):
 
     mean: Array  # (n_features) float64
     W: Array  # (n_features, n_bits) float32
+    offsets: Array | float = 0.0  # (n_bits) float64
 
     @property
     def n_bits(self) -> int:
@@ -131,9 +133,9 @@ class LinearCode(NamedTuple):
             return self.encode_rows(rows)
 
     def encode_rows(self, rows: Rows) -> Codes:
-        """The same of opened rows, as they are in their source, whatever their frame."""
+        """The same of opened rows, as they are in their source, or scaled to unit length if their frame says so."""
         words = np.empty((len(rows), words_for(self.n_bits)), np.uint64)
-        for _ in rows.raw_shares(_encode_block, _ready(self), per_row=(words,)):
+        for _ in rows.raw_shares(_encode_block, rows, _ready(self), per_row=(words,)):
             pass
         return Codes(words, self.n_bits)
 
@@ -148,7 +150,8 @@ class _Ready(NamedTuple):
     mean: Array
     W: Array  # (d, r)
     across: Array  # (r, d)
-    heights: Array  # (r) float64: mean.w
+    offsets: Array  # (r) float64
+    heights: Array  # (r) float64: mean.w + offset
     lengths: Array  # (r) float64
 
 
@@ -157,92 +160,59 @@ def _ready(code: LinearCode) -> _Ready:
     heights = np.empty((1, len(across)))
     bits.dots(code.mean[None], across, heights)
     lengths = np.linalg.norm(across.astype(np.float64), axis=1)
-    return _Ready(code.mean, np.ascontiguousarray(code.W), across, heights[0], lengths)
+    offsets = np.broadcast_to(np.asarray(code.offsets, np.float64), len(across))
+    return _Ready(code.mean, np.ascontiguousarray(code.W), across, offsets, heights[0] + offsets, lengths)
 
 
-def _encode_block(start: int, raw: Any, words: Array, code: _Ready) -> None:
+def _encode_block(start: int, raw: Any, words: Array, rows: Rows, code: _Ready) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
-        check_finite(start, raw)
+        check_values(start, raw, rows.frame.unit)
+        if rows.frame.unit:
+            raw = rows.convert(raw).X
         if is_sparse(raw):
             bits.sparse_signs(raw.data, raw.indices, raw.indptr, code.W, code.heights, words)
             return
         dtype = working_dtype(raw.dtype)
-        W = code.W.astype(dtype, copy=False)
+        W, offsets = code.W.astype(dtype, copy=False), code.offsets.astype(dtype)
         step = max(64, PIECE_NUMBERS // raw.shape[1])
         for a in range(0, len(raw), step):
             X = np.ascontiguousarray(raw[a : a + step], dtype)
             Y, norms = np.empty_like(X), np.empty(len(X))
             bits.center(X, code.mean, Y, norms)
             margins, tiny = _margins(norms, code.mean, dtype)
-            bits.dense_signs(Y @ W, margins, code.lengths, tiny, X, code.across, code.heights, words[a : a + step])
+            S = Y @ W
+            S -= offsets
+            bits.dense_signs(S, margins, code.lengths, tiny, X, code.across, code.heights, words[a : a + step])
 
 
 def _margins(norms: Array, mean: Array, dtype: np.dtype) -> tuple[Array, float]:
     """How far a score may be off the sum that decides, at most: its own rounding, and that of the sum in float64."""
-    d, digits, fine = len(mean) + 4, np.finfo(dtype), np.finfo(np.float64)
+    d, digits, fine = len(mean) + 8, np.finfo(dtype), np.finfo(np.float64)
     sums = d * float(fine.eps) * (norms + 2 * np.linalg.norm(mean))
     return d * float(digits.eps) / 2 * norms + sums, d * 4 * float(digits.smallest_subnormal)
 
 
-class _Sample(NamedTuple):
-    """Some rows to learn from."""
-
-    raw: Any  # (m, d), as they come
-    weights: Array  # (m) float64, of mean 1
-    mean: Array  # (d) float64
-
-    def centered(self) -> tuple[Any, Array]:
-        """A, b: the rows less their mean are A - b, but for their scale. Sparse ones would not stay sparse without b."""
-        A = self.raw.astype(np.float64) if is_sparse(self.raw) else self.raw - self.mean
-        scale = float(max(A.max(), -A.min())) or 1.0  # so that no square leaves the range
-        b = self.mean / scale if is_sparse(A) else np.zeros(len(self.mean))
-        return (A / scale).astype(np.float32), b.astype(np.float32)
-
-
-def _sample(rows: Rows, rng: np.random.Generator) -> _Sample:
+def _learning_set(rows: Rows, rng: np.random.Generator) -> Sample:
     size = SAMPLE if rows.is_sparse else int(np.clip(SAMPLE_NUMBERS // rows.d, SAMPLE_LEAST, SAMPLE))
-    ids = np.flatnonzero(rows.weights > 0)
-    if len(ids) > size:
-        ids = np.sort(ids[rng.choice(len(ids), size, replace=False, shuffle=False)])
-    raw = rows.source.take(ids)
-    try:
-        check_finite(0, raw)
-    except ValueError:
-        for i in map(int, ids):  # which row of X it is
-            check_finite(i, rows.source.read(i, i + 1))
-    weights = rows.weights[ids] / rows.weights[ids].mean()
-    return _Sample(raw, weights, np.asarray((weights / len(ids)) @ raw, np.float64))
+    return draw(rows, size, rng)
 
 
 def random_code(rows: Rows, r: int, rng: np.random.Generator) -> LinearCode:
     """Hyperplanes in random directions."""
-    return LinearCode(_sample(rows, rng).mean, rng.standard_normal((rows.d, r), np.float32))
+    return LinearCode(_learning_set(rows, rng).mean, rng.standard_normal((rows.d, r), np.float32))
 
 
 def rotated_code(rows: Rows, r: int, rng: np.random.Generator, rounds: int = ROUNDS) -> LinearCode:
     """Principal directions, turned so that the rows lie near the corners of a cube."""
-    sample = _sample(rows, rng)
-    A, b = sample.centered()
-    w = sample.weights[:, None].astype(np.float32)
-    basis = _principal(A, b, w, min(r, rows.d), rng)
-    V = A @ basis - b @ basis
+    sample = _learning_set(rows, rng)
+    centered = sample.centered()
+    basis, w = principal(centered, min(r, rows.d), rng), centered.weights[:, None].astype(np.float32)
+    V = centered.along(basis)
     Q = np.linalg.qr(rng.standard_normal((r, basis.shape[1]), np.float32))[0].T
     for _ in range(rounds):
         U, _, T = np.linalg.svd(V.T @ np.where(V @ Q > 0, w, -w), full_matrices=False)
         Q = U @ T
     return LinearCode(sample.mean, basis @ Q)
-
-
-def _principal(A: Any, b: Array, w: Array, count: int, rng: np.random.Generator) -> Array:
-    """Orthonormal leading directions of the rows A - b, each counted w times, by subspace iteration."""
-    d = A.shape[1]
-    Q = np.linalg.qr(rng.standard_normal((d, min(d, count + 8)), np.float32))[0]
-    for _ in range(SWEEPS):
-        P = w * (A @ Q - b @ Q)
-        Q = np.linalg.qr(A.T @ P - np.outer(b, P.sum(axis=0)))[0]
-    inner = A @ Q - b @ Q
-    V: Array = np.linalg.eigh(inner.T @ (w * inner))[1][:, ::-1][:, :count]
-    return Q @ V
 
 
 def _made(make: Any, X: Any, n_bits: int, random_state: Any, n_threads: int | None) -> LinearCode:

@@ -1,4 +1,4 @@
-"""The labels of rows of bits: the centre that differs in the fewest, the first of equals.
+"""K-means of rows of bits: labels by the centre that differs in the fewest, the first of equals; centres by majority.
 
 Centres of bits soon stop changing, one after the other. A row whose centre has not changed since it was labelled need not
 look at other centres that have not, either: the labels are the same.
@@ -13,7 +13,8 @@ import numpy as np
 
 from ..core.bits import BitBlock
 from ..core.blocks import Centers
-from ..core.partition import Found, Partition, unsettled
+from ..core.fitting import Method
+from ..core.partition import Found, Partition, advance, begin, unsettled
 from ..core.rows import Rows
 from ..core.types import Array
 
@@ -53,3 +54,13 @@ def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], Anchor]:
     new = centers if changed.all() else rows.prepare(state.centers[changed])
     per_row = (state.labels, rows.weights)
     return rows.shares(assign_block, centers, changed, new, unsettled(state), per_row=per_row), Anchor(state.centers)
+
+
+def method(rows: Rows) -> Method:
+    """Steps until no centre changes."""
+    return Method(
+        begin=lambda centers, start: begin(rows, centers),
+        step=lambda state: advance(rows, state, assign),
+        done=lambda state, info: info.reassigned == 0 or info.shift == 0,
+        assign=assign,
+    )

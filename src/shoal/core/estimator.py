@@ -153,6 +153,11 @@ class CentersEstimator(
         """The rows of X, checked."""
         return check_rows(self, X, reset=reset)
 
+    @property
+    def _metric_of_centers(self) -> str:
+        """What `cluster_centers_` are near by."""
+        return self.metric
+
     def _rows(self, X: Any, sample_weight: Any = None) -> tuple[Rows, Centers]:
         """New rows in the frame of the fit, with the centres."""
         check_is_fitted(self, "cluster_centers_")
@@ -160,7 +165,7 @@ class CentersEstimator(
         C = np.asarray(self.cluster_centers_)  # users may set it
         if C.ndim != 2 or C.shape[1] != source.shape[1]:
             raise ValueError(f"cluster_centers_ has shape {C.shape}, but X has {source.shape[1]} features: they must agree.")
-        frame: Frame = getattr(self, "_frame", Frame.of(self.metric))
+        frame: Frame = getattr(self, "_frame", Frame.of(self._metric_of_centers))
         rows = Rows(source, check_weights(sample_weight, source.shape[0]), frame, self.n_threads)
         rows.dtype = np.promote_types(rows.dtype, working_dtype(C.dtype))
         if rows.is_sparse and frame.shift is not None:  # zeros would not stay zeros: float64 instead of a shift

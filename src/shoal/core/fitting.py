@@ -165,9 +165,7 @@ class CenterMover(CentersEstimator):
         with all_or_nothing(self):
             rows, given = self._first_look(X, sample_weight)
             with rows:
-                moments = measure(rows)
-                rows.frame = moments.frame
-                self._fit_rows(rows, moments, given, X, Limits(self.max_iter, deadline, len(rows)))
+                self._fit_rows(rows, given, X, Limits(self.max_iter, deadline, len(rows)), seed_of(self.random_state))
         return self
 
     def _first_look(self, X: Any, sample_weight: Any) -> tuple[Rows, Array | None]:
@@ -182,8 +180,10 @@ class CenterMover(CentersEstimator):
             given = check_centers(self.init, self.n_clusters, d)
         return Rows(source, weights, Frame.of(self.metric), self.n_threads), given
 
-    def _fit_rows(self, rows: Rows, moments: Moments, given: Array | None, X: Any, limits: Limits) -> None:
-        seed = seed_of(self.random_state)
+    def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, seed: int) -> None:
+        """The fit to opened rows, from where `init` says if it gives centres."""
+        moments = measure(rows)
+        rows.frame = moments.frame
         method = self._method(rows, moments, seed)
         hooks = Hooks(self, X, lambda state: {"cluster_centers_": self._public(rows, state), "_frame": rows.frame})
         best: Outcome | None = None
@@ -243,6 +243,12 @@ class CenterMover(CentersEstimator):
             )
         return X  # type: ignore[no-any-return]
 
+    def _tell(self, record: dict[str, Any]) -> bool:
+        """A record for whoever wants to see it. Does the user want to stop?"""
+        if self.verbose:
+            print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
+        return bool(self.callback(dict(record))) if self.callback is not None else False  # a copy: ours stays ours
+
     def _run(self, rows: Rows, state: Any, method: Method, limits: Limits, hooks: Hooks, start: int) -> Outcome:
         """One start, step by step."""
 
@@ -257,9 +263,7 @@ class CenterMover(CentersEstimator):
                 record[key] = rows.frame.energy_out_of(record[key])
             if rows.frame.unit:  # the energy is half of the squares; moves are not
                 record["shift"] *= 2
-            if self.verbose:
-                print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
-            asked = bool(self.callback(dict(record))) if self.callback is not None else False  # a copy: ours stays ours
+            asked = self._tell(record)
             return hooks.end(latest[0]) or asked
 
         latest: list[Any] = [state]

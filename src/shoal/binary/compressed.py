@@ -1,0 +1,322 @@
+"""`CompressedKMeans`: short binary codes that are learned together with the clusters, then k-means on the codes.
+
+X. Shen, W. Liu, I. Tsang, F. Shen, Q.-S. Sun (2017), Compressed k-means for large-scale clustering, AAAI, Algorithm 1.
+
+Differs from the paper, unless `learn="paper"`:
+- Clusters of the subset come from k-means in few float coordinates (see `sketch`), not from the codes, and stay while the
+  hyperplanes learn. The loss (5) has no use for the truth: it falls for whatever clusters come first, and is least when all
+  rows have one code. From codes of random hyperplanes, learning makes bad clusters sure of themselves.
+- x is (y, 1): coordinates of unit variance along the leading directions, which is what alpha=10 and a step of 0.001 are made
+  for, and a threshold for each bit. Hyperplanes start halfway between two clusters, not at the mean.
+- A round is an epoch of batches, not one; learning ends when an epoch lowers the bound by less than a tenth.
+Differs from the paper in any case: hyperplanes of LSH go through the mean (through the origin, the bits of rows that lie on
+one side of it are all alike); the subset has at least 5000 rows, and 20 a cluster; where as many rows have a bit as have not,
+it stays what it was; a centre without rows moves to the code that is served worst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ..core import partition
+from ..core.bits import packed
+from ..core.checks import check_rows
+from ..core.driver import Limits, Outcome, drive
+from ..core.fitting import CenterMover, Count, Method, keep
+from ..core.moments import Moments, measure
+from ..core.rows import Frame, Rows
+from ..core.seeding import SEEDINGS as FLOAT_SEEDINGS
+from ..core.seeding import generator
+from ..core.sources import Source
+from ..core.types import Array
+from . import learning
+from .codes import Codes, LinearCode, random_code
+from .hamming import assign, method
+from .learning import Rule, State, signs
+from .sample import Centered, Sample, draw
+from .seeding import SEEDINGS
+from .sketch import cluster, hyperplanes, sketch
+
+LEAST, PER_CENTER = 5000, 20  # rows of the subset, at least
+FEW = 100  # clusters for which three starts on the sketch take next to no time
+STEPS = 300  # of (12) and (13) in one round, at most
+SAMPLE, DIRECTIONS, CENTERS, HYPERPLANES, BATCHES = range(5)  # streams of random numbers
+
+
+def open_codes(F: Array, weights: Array, n_threads: int) -> Rows:
+    """The codes of rows whose products with W these are, to be clustered."""
+    return Rows(Codes(packed(F > 0), F.shape[1]), weights, Frame.of("hamming"), n_threads)
+
+
+def clusters_of_codes(F: Array, state: State, weights: Array, alpha: float, n_threads: int) -> tuple[Array, Array]:
+    """(10), then (12) and (13) in turn until nothing changes: the clusters of the loss-augmented codes."""
+    E = F.dtype.type(alpha) * F - 2 * state.C[state.labels]
+    with open_codes(E, weights, n_threads) as codes:
+        begin, step, done, _ = method(codes)
+        found = drive(step, begin((state.C > 0).astype(codes.dtype), 0), done, Limits(STEPS)).state
+    return signs(found.centers.astype(F.dtype) - F.dtype.type(0.5)), found.labels
+
+
+class CompressedKMeans(CenterMover):
+    """K-means on short binary codes: rows are compressed to a few bytes, once, and clustered by popcount.
+
+    Parameters
+    ----------
+    n_bits : int, default=128
+        Bits of a code.
+    learn : {True, False, "paper"}, default=True
+        How codes come about. True: hyperplanes learn, from some of the rows, to leave their clusters whole, as in the paper
+        but from a better start; "paper": by the letter of the paper, if init is "random" and n_init is 1; False: random
+        hyperplanes (LSH), without learning.
+    alpha : float, default=10.0
+        Bits whose product with the hyperplane's direction is below 2 / alpha are in doubt and are learned from.
+    nu : float, default=1.0
+        Squared length of a direction, at most.
+    beta : float, default=0.01
+        Which share of the rows to learn from; at least 5000 rows and 20 a cluster, if there are as many.
+    learning_rate : float, default=0.001
+        Size of a step.
+    refine : bool, default=False
+        End with one exact step in the space of X: centres are means of the rows there, rows go to the nearest of them.
+    init : {{"k-means++", "random"}}, array of shape (n_clusters, n_features) or callable, default="k-means++"
+        Where the clusters start, before there are codes: among the rows, or where you say. A callable is called as
+        `init(X, n_clusters, random_state=...)`, with a RandomState, and returns an array.
+    n_init : "auto" or int, default="auto"
+        How many starts to try before there are codes (if learn is False: on the codes); the best is kept. "auto" is 10 for
+        "random" and callables; for "k-means++" it is 3 if learn is True and there are up to 100 clusters, else 1. An array is
+        one start, whatever n_init says.
+    max_iter : int, default={max_iter}
+        Most rounds of learning, and most steps of k-means on the codes.
+    metric : {{"euclidean", "cosine"}}, default="euclidean"
+        "cosine" scales rows to unit length first. Rows of zeros have no direction and are refused.
+    ...
+
+    Attributes
+    ----------
+    code_ : LinearCode
+        `code_.encode(X)` gives the codes of rows (of unit length, for metric="cosine").
+    cluster_centers_ : bool array of shape (n_clusters, n_bits)
+        Codes that most bits of a cluster's rows agree with. With refine: means of the rows, (n_clusters, n_features).
+    inertia_ : float
+        In how many bits the codes differ from their centres, added up. With refine: as in `KMeans`.
+    labels_, n_features_in_, feature_names_in_
+        As in scikit-learn. `labels_` equals `predict(X)`.
+    n_iter_ : int
+        Steps of k-means on the codes.
+    stop_reason_ : str
+        Why it ended: "converged", "max_iter", "time_budget" or "callback".
+    history_ : list of dict
+        First a record for each round of learning: step, seconds, upper_bound and loss (8 and 5 of the paper, in bits a row of
+        the subset); then one for each step of k-means on the codes, as in `BinaryKMeans`.
+
+    Notes
+    -----
+    While codes are clustered they take n_bits / 8 bytes a row, beside the labels; X is read once before, in blocks, and with
+    refine twice after. `transform` gives numbers of bits; with refine, distances.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import CompressedKMeans
+    >>> X = np.random.default_rng(0).normal(size=(3000, 50)) + 3 * (np.arange(3000)[:, None] % 3 == np.arange(50) % 3)
+    >>> model = CompressedKMeans(n_clusters=3, n_bits=64, random_state=0).fit(X)
+    >>> model.cluster_centers_.shape, model.predict(X[:3]) == model.labels_[:3]
+    ((3, 64), array([ True,  True,  True]))
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **{name: rule for name, rule in CenterMover._parameter_constraints.items() if name != "tol"},
+        "n_bits": [Count()],
+        "learn": ["boolean", StrOptions({"paper"})],
+        "alpha": [Interval(Real, 0, None, closed="neither")],
+        "nu": [Interval(Real, 0, None, closed="neither")],
+        "beta": [Interval(Real, 0, 1, closed="right")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "refine": ["boolean"],
+        "init": [StrOptions(set(SEEDINGS)), callable, "array-like", "sparse matrix"],
+    }
+
+    _seedings = SEEDINGS
+    _metric_of_centers = "hamming"
+    n_bits: int
+    learn: bool | str
+    alpha: float
+    nu: float
+    beta: float
+    learning_rate: float
+    refine: bool
+    code_: LinearCode
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_bits: int = 128,
+        learn: bool | str = True,
+        alpha: float = 10.0,
+        nu: float = 1.0,
+        beta: float = 0.01,
+        learning_rate: float = 0.001,
+        refine: bool = False,
+        init: Any = "k-means++",
+        n_init: int | str = "auto",
+        max_iter: int = 300,
+        time_budget: float | None = None,
+        metric: str = "euclidean",
+        random_state: Any = None,
+        n_threads: int | None = None,
+        callback: Callable[[dict[str, Any]], bool | None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        keep(self, locals())
+
+    def _source(self, X: Any, *, reset: bool) -> Source:
+        """X; its codes, if there are any yet and the model is about them."""
+        source = check_rows(self, X, reset=reset)
+        if not reset:
+            check_is_fitted(self, "code_")
+        if reset or not getattr(self, "_frame", Frame(bits=True)).bits:
+            return source
+        with Rows(source, None, Frame.of(self.metric), self.n_threads) as rows:
+            codes = self.code_.encode_rows(rows)
+        shape = np.shape(self.cluster_centers_)
+        if shape[1:] != (codes.n_bits,):
+            raise ValueError(f"cluster_centers_ has shape {shape}, but codes have {codes.n_bits} bits: they must agree.")
+        return codes
+
+    def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, seed: int) -> None:
+        tries = super()._starts(given)
+        if self.learn is True and self.n_init == "auto" and tries == 1 and given is None and self.n_clusters <= FEW:
+            tries = 3
+        told = [self._told(rows, given, X, seed, start) for start in range(tries)]
+        self.history_, self.stop_reason_ = [], ""
+        if self.learn:
+            learn = self._learn_by_the_letter if self.learn == "paper" else self._learn_from_a_sketch
+            self.code_, C = learn(rows, told, limits, seed)
+            starts: Array | None = C[None]
+        else:
+            self.code_ = random_code(rows, self.n_bits, generator(seed, DIRECTIONS))
+            starts = None if told[0] is None else np.stack([np.asarray(self.code_.encode(C)) for C in told])
+        if self.stop_reason_:  # time is up, or the user has seen enough: what is left is to label the rows
+            limits = limits._replace(max_iter=1)
+        weights = rows.weights if rows.has_weights else None
+        with Rows(self.code_.encode_rows(rows), weights, Frame.of("hamming"), self.n_threads) as codes:
+            super()._fit_rows(codes, starts, X, limits, seed)
+        if self.refine:
+            self._refine(rows)
+
+    def _told(self, rows: Rows, given: Array | None, X: Any, seed: int, start: int) -> Array | None:
+        """Centres in the space of X, if `init` says where they are."""
+        return None if isinstance(self.init, str) else super()._start(rows, given, X, seed, start)
+
+    def _starts(self, given: Array | None) -> int:
+        return super()._starts(None) if given is None else len(given)
+
+    def _start(self, rows: Rows, given: Array | None, X: Any, seed: int, attempt: int) -> Array:
+        return super()._start(rows, None, X, seed, attempt) if given is None else given[attempt].astype(rows.dtype)
+
+    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
+        return method(rows)
+
+    def _subset(self, rows: Rows, seed: int) -> Sample:
+        size = max(LEAST, PER_CENTER * self.n_clusters, int(np.ceil(self.beta * len(rows))))
+        return draw(rows, size, generator(seed, SAMPLE))
+
+    def _learn_from_a_sketch(self, rows: Rows, told: list[Array | None], limits: Limits, seed: int) -> tuple[LinearCode, Array]:
+        """A code, and the codes of the clusters that it was learned from."""
+        short = sketch(self._subset(rows, seed), generator(seed, DIRECTIONS))
+
+        def place(start: int, C: Array | None) -> Callable[[Rows], Array]:
+            if C is not None:
+                return lambda _: short.place(C)
+            return lambda them: FLOAT_SEEDINGS[self.init](them, self.n_clusters, generator(seed, CENTERS, start))
+
+        labels = cluster(short, [place(start, C) for start, C in enumerate(told)], limits, rows.n_threads)
+        W = hyperplanes(short, labels, self.n_clusters, self.n_bits, generator(seed, HYPERPLANES))
+        C = np.ones((self.n_clusters, self.n_bits), W.dtype)
+        clusters = partial(learning.majority, weights=short.rows.weights)
+        found = self._learn(short.rows, State(W, C, labels), clusters, limits, seed, 0)
+        self._take_down(found)
+        return short.code(found.state.W), found.state.C > 0
+
+    def _learn_by_the_letter(self, rows: Rows, told: list[Array | None], limits: Limits, seed: int) -> tuple[LinearCode, Array]:
+        subset = self._subset(rows, seed)
+        lesson = subset.centered(rows.dtype, scaled=False)
+        W = generator(seed, DIRECTIONS).standard_normal((rows.d, self.n_bits)).astype(rows.dtype)
+        F = lesson.along(W)
+        clusters = partial(clusters_of_codes, weights=lesson.weights, alpha=self.alpha, n_threads=rows.n_threads)
+        best: Any = None
+        for start, place in enumerate(told):
+            with open_codes(F, lesson.weights, rows.n_threads) as codes:
+                if place is None:
+                    C = SEEDINGS[self.init](codes, self.n_clusters, generator(seed, CENTERS, start))
+                else:
+                    C = ((place - subset.mean) @ W > 0).astype(codes.dtype)
+                labels = partition.label(codes, partition.begin(codes, C), assign).labels
+            state = State(W, signs(C.astype(W.dtype) - W.dtype.type(0.5)), labels)
+            found = self._learn(lesson, state, clusters, limits, seed, start)
+            if best is None or found.info.loss < best.info.loss:
+                best = found
+            if found.reason in ("callback", "time_budget"):
+                best = best._replace(reason=found.reason)
+                break
+        self._take_down(best)
+        return LinearCode(subset.mean, best.state.W.astype(np.float32)), best.state.C > 0
+
+    def _learn(
+        self, lesson: Centered, state: State, clusters: learning.Clusters, limits: Limits, seed: int, start: int
+    ) -> Outcome:
+        """Round by round."""
+        rule = Rule(self.alpha, self.nu, self.learning_rate)
+        m, letter = len(state.labels), self.learn == "paper"
+        batches, epoch = (learning.one_batch, -(-m // learning.BATCH)) if letter else (learning.whole_epoch, 1)
+
+        def step(state: State) -> tuple[State, learning.Info]:
+            return learning.step(lesson, state, rule, clusters, batches(m, generator(seed, BATCHES, start, state.rounds)))
+
+        def tell(record: dict[str, Any]) -> bool:
+            record["start"] = start
+            return self._tell(record)
+
+        begun = learning.begin(lesson, state, clusters)
+        return drive(step, begun, lambda state, _: learning.done(state, epoch), limits, [tell])
+
+    def _take_down(self, found: Outcome) -> None:
+        self.history_ = found.history
+        self.stop_reason_ = found.reason if found.reason in ("callback", "time_budget") else ""
+
+    def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
+        rounds, cut = self.history_, self.stop_reason_
+        super()._publish(rows, outcome._replace(reason=cut or outcome.reason), energy)
+        self.history_ = rounds + self.history_
+
+    def _refine(self, rows: Rows) -> None:
+        """One step in the space of X, from the clusters of the codes."""
+        rows.frame = measure(rows).frame
+        state = partition.begin(rows, np.zeros((self.n_clusters, rows.d), rows.dtype))._replace(labels=self.labels_)
+        state, _ = partition.advance(rows, state, partition.keep_labels)
+        state = self._as_published(rows, state)
+        for _ in partition.label_all(rows, state):
+            pass
+        energy = sum(rows.shares(partition.energy_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels)))
+        self._frame, self.labels_ = rows.frame, state.labels
+        self.cluster_centers_, self.inertia_ = self._public(rows, state), rows.frame.energy_out_of(energy)
+
+    def _why_few(self, found: int, rows: Rows) -> str:
+        return (
+            f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): X has too few distinct "
+            f"rows{' of positive weight' if rows.has_weights else ''}, or n_bits={self.n_bits} are too few to tell them apart; "
+            f"n_clusters={found} would do."
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags

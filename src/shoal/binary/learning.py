@@ -1,0 +1,106 @@
+"""Hyperplanes that learn to leave clusters whole: the loss-augmented codes, the bound and the gradient step of compressed
+k-means.
+
+X. Shen, W. Liu, I. Tsang, F. Shen, Q.-S. Sun (2017), Compressed k-means for large-scale clustering, AAAI, equations (7), (10),
+(12), (14) and (15). Codes are -1 and +1 here; bound and loss are in bits a row, a quarter of the paper's squared distances.
+Differs from the paper: fewer rows than a batch has pull as that many would, so that a weight does what repetition would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.types import Array
+from ..kernels import bits
+from .sample import Centered
+
+BATCH = 128  # rows in a batch, as in the paper
+ENOUGH = 0.1  # learning is done when an epoch has lowered the bound by less than this share
+
+
+class Rule(NamedTuple):
+    """The paper's parameters."""
+
+    alpha: float
+    nu: float
+    eta: float
+
+
+class State(NamedTuple):
+    """Everything needed to go on."""
+
+    W: Array  # (d, r)
+    C: Array  # (k, r) of -1 and +1
+    labels: Array  # (m) int32: which of them each row belongs to
+    rounds: int = 0
+    bounds: tuple[float, ...] = ()  # after each round
+
+
+class Info(NamedTuple):
+    """What one round learned, in bits a row."""
+
+    upper_bound: float
+    loss: float
+
+
+Clusters = Callable[[Array, State], tuple[Array, Array]]  # products with W, state -> C, labels
+
+
+def signs(F: Array) -> Array:
+    """(6): the codes of rows whose products with W these are."""
+    h: Array = np.where(F > 0, F.dtype.type(1), F.dtype.type(-1))
+    return h
+
+
+def majority(F: Array, state: State, weights: Array) -> tuple[Array, Array]:
+    """(12), the rows staying where they are. Where as many have a bit as have not, it stays what it was."""
+    votes = np.zeros(state.C.shape)
+    bits.votes(F, state.labels, weights, votes)
+    return np.where(votes == 0, state.C, signs(votes)).astype(state.C.dtype), state.labels
+
+
+def descend(rows: Centered, C: Array, labels: Array, W: Array, rule: Rule) -> Array:
+    """(10), (14) and (15): one step on a batch."""
+    F = rows.along(W)
+    D = np.empty_like(F)
+    bits.doubts(F, C, labels, rows.weights * (rule.eta * BATCH / rows.weights.sum()), rule.alpha, D)
+    W = W - rows.back(D)
+    lengths = np.linalg.norm(W, axis=0)
+    shrunk: Array = W * np.minimum(1, np.sqrt(rule.nu) / np.where(lengths > 0, lengths, 1)).astype(W.dtype)
+    return shrunk
+
+
+def begin(rows: Centered, state: State, clusters: Clusters) -> State:
+    """Before the first round: the clusters, by the codes that W gives."""
+    C, labels = clusters(rows.along(state.W), state)
+    return state._replace(C=C, labels=labels)
+
+
+def step(rows: Centered, state: State, rule: Rule, clusters: Clusters, batches: list[Any]) -> tuple[State, Info]:
+    """One round: W by its batches, then the clusters. What is told is of the state that comes out."""
+    W = state.W
+    for ids in batches:
+        W = descend(rows.take(ids), state.C, state.labels[ids], W, rule)
+    F = rows.along(W)
+    C, labels = clusters(F, state)
+    sums = bits.bound_and_loss(F, C, labels, rows.weights, rule.alpha)
+    info = Info(*(total / float(rows.weights.sum()) for total in sums))
+    return State(W, C, labels, state.rounds + 1, (*state.bounds, info.upper_bound)), info
+
+
+def done(state: State, epoch: int) -> bool:
+    """Has an epoch of so many rounds lowered the bound by little?"""
+    return len(state.bounds) > epoch and state.bounds[-1] > (1 - ENOUGH) * state.bounds[-1 - epoch]
+
+
+def one_batch(m: int, rng: np.random.Generator) -> list[Array]:
+    """A batch of m rows, drawn anew in each round."""
+    return [np.arange(m) if m <= BATCH else rng.choice(m, BATCH, replace=False, shuffle=False)]
+
+
+def whole_epoch(m: int, rng: np.random.Generator) -> list[Array]:
+    """All m rows in a random order, batch by batch."""
+    return np.array_split(rng.permutation(m), -(-m // BATCH))

@@ -1,0 +1,94 @@
+"""Some of the rows, in memory, to learn a code from, and the directions in which they spread most."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from ..core.moments import check_values
+from ..core.rows import Rows
+from ..core.types import Array, is_sparse
+
+GROWTH = 1.05  # directions are found when another sweep does not make the variance along them larger by as much
+
+
+class Centered(NamedTuple):
+    """Rows less their mean, but for their scale: A - b. Sparse ones would not stay sparse without b."""
+
+    A: Any  # (m, d)
+    weights: Array  # (m) float64, of mean 1
+    b: Array | None = None  # (d)
+    scale: float = 1.0  # what they were divided by, so that no square leaves the range
+
+    def take(self, rows: Array) -> Self:
+        return self._replace(A=self.A[rows], weights=self.weights[rows])
+
+    def along(self, W: Array) -> Array:
+        """Their products with the columns of W."""
+        products: Array = self.A @ W
+        return products if self.b is None else np.subtract(products, self.b @ W)
+
+    def back(self, D: Array) -> Array:
+        """Their sum, each times a row of D: the transpose of `along`."""
+        sums: Array = self.A.T @ D
+        return sums if self.b is None else np.subtract(sums, np.outer(self.b, D.sum(axis=0)))
+
+    def weighted(self, D: Array) -> Array:
+        times: Array = D * self.weights[:, None].astype(D.dtype)
+        return times
+
+    def variance(self) -> float:
+        """The mean of their squared lengths."""
+        squares = self.A.multiply(self.A).sum(axis=1) if is_sparse(self.A) else np.einsum("ij,ij->i", self.A, self.A)
+        b = np.zeros(1) if self.b is None else self.b.astype(np.float64)
+        return float(np.average(np.asarray(squares).ravel(), weights=self.weights) - b @ b)
+
+
+class Sample(NamedTuple):
+    """Rows as they come, or scaled to unit length where the frame says so."""
+
+    raw: Any  # (m, d)
+    weights: Array  # (m) float64, of mean 1
+    mean: Array  # (d) float64
+
+    def centered(self, dtype: Any = np.float32, scaled: bool = True) -> Centered:
+        if is_sparse(self.raw):
+            A, b = self.raw.astype(np.float64), self.mean
+        else:
+            A, b = np.subtract(self.raw, self.mean, dtype=np.promote_types(self.raw.dtype, dtype)), None
+        scale = (float(max(A.max(), -A.min())) or 1.0) if scaled else 1.0
+        A /= scale
+        return Centered(A.astype(dtype, copy=False), self.weights, None if b is None else (b / scale).astype(dtype), scale)
+
+
+def draw(rows: Rows, size: int, rng: np.random.Generator) -> Sample:
+    """So many of the rows that have a weight, or all."""
+    ids = np.flatnonzero(rows.weights > 0)
+    if len(ids) > size:
+        ids = np.sort(ids[rng.choice(len(ids), size, replace=False, shuffle=False)])
+    raw, unit = rows.source.take(ids), rows.frame.unit
+    try:
+        check_values(0, raw, unit)
+    except ValueError:
+        for i in map(int, ids):  # which row of X it is
+            check_values(i, rows.source.read(i, i + 1), unit)
+    if unit:
+        raw = rows.convert(raw).X
+    weights = rows.weights[ids] / rows.weights[ids].mean()
+    return Sample(raw, weights, np.asarray((weights / len(ids)) @ raw, np.float64))
+
+
+def principal(rows: Centered, count: int, rng: np.random.Generator) -> Array:
+    """(d, count): orthonormal leading directions, by subspace iteration. Their signs do not hang on rounding."""
+    d = rows.A.shape[1]
+    P, held = rows.along(rng.standard_normal((d, min(d, count + 8)), rows.A.dtype)), 0.0
+    while True:
+        Q = np.linalg.qr(rows.back(rows.weighted(P)))[0]
+        P = rows.along(Q)
+        before, held = held, float(np.vdot(P, rows.weighted(P)))
+        if held <= GROWTH * before:
+            break
+    V: Array = Q @ np.linalg.eigh(P.T @ rows.weighted(P))[1][:, ::-1][:, :count]
+    V *= np.where(V[np.abs(V).argmax(axis=0), np.arange(V.shape[1])] < 0, V.dtype.type(-1), V.dtype.type(1))
+    return V

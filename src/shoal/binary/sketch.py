@@ -1,0 +1,101 @@
+"""A sketch of the rows: some of them, in few coordinates, clustered there. What hyperplanes for short codes start from.
+
+The coordinates are those along the leading directions, scaled so that a direction of length one sees unit variance on
+average, and a last one that is 1, so that hyperplanes need not go through the mean. The paper's alpha, nu and learning rate
+are right for rows of this scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core import partition
+from ..core.driver import Limits, drive
+from ..core.rows import Frame, Rows
+from ..core.sources import ArraySource
+from ..core.types import Array
+from .codes import LinearCode
+from .sample import Centered, Sample, principal
+
+LEADING = 64  # directions, at most
+SEEN = 0.5  # rows of whose variance the directions hold less than this share are clustered by their directions
+NOTHING = 1e-9  # of the largest share of the variance
+STEPS, TOL = 100, 1e-3  # of k-means on the sketch
+SAME = 1e-5  # energies of two starts that differ by rounding alone: the first is kept
+
+
+class Sketch(NamedTuple):
+    """Short rows, and the way there."""
+
+    mean: Array  # (d) float64: of the rows
+    basis: Array  # (d, q)
+    factor: float  # (x - mean) . basis times this are the coordinates
+    rows: Centered  # (m, q + 1): a column of ones is the last
+    angular: bool  # are they clustered by direction?
+
+    def place(self, X: Array) -> Array:
+        """Other rows as those that are clustered."""
+        Y = ((X - self.mean) @ self.basis * self.factor).astype(self.basis.dtype)
+        return _unit(Y) if self.angular else Y
+
+    def code(self, W: Array) -> LinearCode:
+        """The code whose hyperplanes W (q + 1, r) are."""
+        return LinearCode(self.mean, self.basis @ W[:-1], -W[-1].astype(np.float64) / self.factor)
+
+
+def _unit(Y: Array) -> Array:
+    lengths = np.linalg.norm(Y, axis=1)[:, None]
+    return Y / np.where(lengths > 0, lengths, 1)
+
+
+def sketch(sample: Sample, rng: np.random.Generator) -> Sketch:
+    """The sample along its leading directions."""
+    rows = sample.centered()
+    basis = principal(rows, min(LEADING, len(sample.mean)), rng)
+    Y, total = rows.along(basis.astype(np.float64)), rows.variance()  # so that equal rows stay equal when rounded
+    shares = rows.weights @ (Y * Y) / len(Y)
+    q = max(1, int(np.count_nonzero(shares > NOTHING * shares[0])))  # the others are what rounding makes of nothing
+    held = float(shares[:q].sum())
+    factor = np.sqrt(q / held) if held > 0 else 1.0
+    short = np.hstack([Y[:, :q] * factor, np.ones((len(Y), 1))]).astype(basis.dtype)
+    return Sketch(sample.mean, basis[:, :q], factor / rows.scale, Centered(short, rows.weights), held < SEEN * total)
+
+
+def cluster(short: Sketch, starts: list[Callable[[Rows], Array]], limits: Limits, n_threads: int) -> Array:
+    """Labels by k-means of the short rows, of the start with the least energy."""
+    Y = short.rows.A[:, :-1]
+    source = ArraySource(np.ascontiguousarray(_unit(Y) if short.angular else Y))
+    tol = TOL * float(np.var(source.X, axis=0).mean())
+    best: Any = None
+    with Rows(source, short.rows.weights, Frame(), n_threads) as rows:
+        for start in starts:
+            found = drive(
+                lambda state: partition.advance(rows, state, _assign),
+                partition.begin(rows, np.ascontiguousarray(start(rows), rows.dtype)),
+                lambda state, info: info.reassigned == 0 or info.shift <= tol,
+                limits._replace(max_iter=STEPS),
+            )
+            if best is None or found.info.energy < (1 - SAME) * best.info.energy:
+                best = found
+    labels: Array = best.state.labels
+    return labels
+
+
+def _assign(rows: Rows, state: partition.Partition) -> tuple[Any, None]:
+    return partition.label_all(rows, state), None
+
+
+def hyperplanes(short: Sketch, labels: Array, k: int, r: int, rng: np.random.Generator) -> Array:
+    """(q + 1, r): random directions, as orthogonal as there is room for, each halfway between two clusters' means."""
+    A, w = short.rows.A, short.rows.weights
+    q = A.shape[1] - 1
+    W = np.hstack([np.linalg.qr(rng.standard_normal((q, q), A.dtype))[0] for _ in range(-(-r // q))])[:, :r]
+    sums = np.stack([np.bincount(labels, w * y, k) for y in A.T], axis=1)
+    means = sums[:, :-1] / np.maximum(sums[:, -1:], 1e-300)
+    one = rng.integers(k, size=r)
+    other = (one + 1 + rng.integers(max(k - 1, 1), size=r)) % k
+    middle = np.einsum("ij,ji->i", (means[one] + means[other]) / 2, W)
+    return np.vstack([W, -middle]).astype(A.dtype)
