@@ -263,3 +263,28 @@ def binary_kmeans(B, C, max_iter=300, weights=None):
         if np.array_equal(old, C):
             break
     return C, energies
+
+
+def compressed(X, W, C, batches, alpha, nu, eta):
+    """Compressed k-means (Shen et al. 2017, Algorithm 1) of centred rows, a batch of them a round: W, C, and of every round
+    the upper bound (8) and the loss (5), in bits a row."""
+    names, history = hamming(X @ W > 0, C).argmin(axis=1), []
+    for batch in [None, *batches]:
+        if batch is not None:
+            step = np.zeros_like(W)
+            for i in batch:
+                f, c = X[i] @ W, np.where(C[names[i]], 1, -1)
+                e, h = np.where(alpha * f - 2 * c > 0, 1, -1), np.where(f > 0, 1, -1)
+                step += np.outer(X[i], e - h)
+            W = W - eta * step
+            W = W * np.minimum(1, np.sqrt(nu) / np.linalg.norm(W, axis=0))
+        F, own = X @ W, np.where(C, 1, -1)[names]
+        E = alpha * F - 2 * own > 0
+        C, _ = binary_kmeans(E, C)
+        names = hamming(E, C).argmin(axis=1)
+        F, own = X @ W, np.where(C, 1, -1)[names]
+        h, e = np.where(F > 0, 1, -1), np.where(alpha * F - 2 * own > 0, 1, -1)
+        loss = ((h - own) ** 2).sum(axis=1)
+        bound = ((e - own) ** 2).sum(axis=1) + alpha * (F * (e - h)).sum(axis=1)
+        history.append((bound.mean() / 4, loss.mean() / 4))
+    return W, C, history[1:]

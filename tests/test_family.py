@@ -14,7 +14,7 @@ from tests.strategies import blobs, cloud, problems
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 OPTIONS = {
-    "CompressedKMeans": [{"refine": True}],
+    "CompressedKMeans": [{"refine": True}, {"refine": True, "learn": False}],
     "GradientKMeans": [{}, {"mode": "online"}],
     "MiniBatchKMeans": [{"batch_size": 100}, {"batch_size": 1 << 20}],
     "NestedKMeans": [{"batch_size": 60}, {"batch_size": 60, "quality": 0.1}, {"batch_size": 60, "bounds": "all"}],

@@ -17,7 +17,7 @@ class Centered(NamedTuple):
     """Rows less their mean, but for their scale: A - b. Sparse ones would not stay sparse without b."""
 
     A: Any  # (m, d)
-    weights: Array  # (m) float64, of mean 1
+    weights: Array  # (m) float64, of about 1
     b: Array | None = None  # (d)
     scale: float = 1.0  # what they were divided by, so that no square leaves the range
 
@@ -49,7 +49,7 @@ class Sample(NamedTuple):
     """Rows as they come, or scaled to unit length where the frame says so."""
 
     raw: Any  # (m, d)
-    weights: Array  # (m) float64, of mean 1
+    weights: Array  # (m) float64, of about 1
     mean: Array  # (d) float64
 
     def centered(self, dtype: Any = np.float32, scaled: bool = True) -> Centered:
@@ -75,8 +75,9 @@ def draw(rows: Rows, size: int, rng: np.random.Generator) -> Sample:
             check_values(i, rows.source.read(i, i + 1), unit)
     if unit:
         raw = rows.convert(raw).X
-    weights = rows.weights[ids] / rows.weights[ids].mean()
-    return Sample(raw, weights, np.asarray((weights / len(ids)) @ raw, np.float64))
+    weights = rows.weights[ids]
+    weights = np.ldexp(weights, -int(np.rint(np.log2(weights.mean()))))  # by a power of two: votes that tie still do
+    return Sample(raw, weights, np.asarray((weights / weights.sum()) @ raw, np.float64))
 
 
 def principal(rows: Centered, count: int, rng: np.random.Generator) -> Array:

@@ -56,7 +56,7 @@ def sketch(sample: Sample, rng: np.random.Generator) -> Sketch:
     rows = sample.centered()
     basis = principal(rows, min(LEADING, len(sample.mean)), rng)
     Y, total = rows.along(basis.astype(np.float64)), rows.variance()  # so that equal rows stay equal when rounded
-    shares = rows.weights @ (Y * Y) / len(Y)
+    shares = rows.weights @ (Y * Y) / rows.weights.sum()
     q = max(1, int(np.count_nonzero(shares > NOTHING * shares[0])))  # the others are what rounding makes of nothing
     held = float(shares[:q].sum())
     factor = np.sqrt(q / held) if held > 0 else 1.0
