@@ -1,10 +1,14 @@
 """Sources hand out blocks of one dtype, without a copy where there can be none."""
 
+import mmap
+
 import numpy as np
 import pytest
 from scipy import sparse
 
+from shoal.core import sources
 from shoal.core.sources import find_source
+from tests.strategies import cloud
 
 ROWS = np.random.default_rng(0).integers(0, 100, (50, 3)).astype(np.float32)
 PICKED = np.array([7, 3, 40])
@@ -68,3 +72,36 @@ def test_long_doubles_come_as_float64():
         assert source.dtype == source.read(0, 9).dtype == source.take(PICKED).dtype == np.float64
         block = source.read(0, 9)
         assert np.isinf((block.toarray() if sparse.issparse(block) else block)[5, 1])
+
+
+class TestLargeMaps:
+    """Whose pages are given back."""
+
+    @pytest.fixture
+    def path(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(sources, "LARGE", 1)
+        monkeypatch.setattr(sources, "FEW", 100)
+        np.save(tmp_path / "X.npy", cloud(5000, 33, dtype=np.float32))
+        return tmp_path / "X.npy"
+
+    @pytest.mark.skipif(not hasattr(mmap.mmap, "madvise"), reason="this system takes no pages back")
+    @pytest.mark.parametrize("mode", ["r", "r+"])
+    def test_rows_are_what_they_were(self, path, mode):
+        X, ids = np.load(path), np.random.default_rng(0).integers(5000, size=700)
+        rows = np.load(path, mmap_mode=mode)
+        if mode == "r+":
+            rows[7] = X[7] = 1
+        for some in (slice(None), slice(11, 4000)):
+            source = sources.find_source(rows[some])
+            assert source.is_map
+            assert source.pages is not None
+            for a, b in ((0, 5), (100, 3000), (3, 3989), (100, 3000)):
+                np.testing.assert_array_equal(source.read(a, b), X[some][a:b])
+            np.testing.assert_array_equal(source.take(ids % 3000), X[some][ids % 3000])
+
+    def test_what_only_the_process_has_written_stays(self, path):
+        rows = np.load(path, mmap_mode="c")
+        rows[:] = 7
+        source = sources.find_source(rows)
+        for _ in range(2):
+            assert (source.read(0, 5000) == 7).all()

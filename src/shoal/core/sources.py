@@ -6,16 +6,19 @@ user brings data of its kind.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from copy import copy
 from functools import partial
-from mmap import mmap
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
 
 from .types import Array
+
+LARGE = 1 << 28  # bytes of a memory map whose pages are given back as soon as they have been read
+FEW = 1024  # rows to take from such a map before its pages are given back
 
 
 class Source(Protocol):
@@ -38,6 +41,29 @@ def _float64(values: Array) -> Array:
         return values.astype(np.float64)
 
 
+class Pages:
+    """The pages of a memory map, which count as this process's memory from the first look at them until they are given back."""
+
+    def __init__(self, pages: mmap.mmap, first: int, row_bytes: int) -> None:
+        self.pages, self.first, self.row_bytes = pages, first, row_bytes
+
+    @classmethod
+    def of(cls, X: Array, owner: Any) -> Pages | None:
+        """None of what is not mapped, or where written pages would be lost."""
+        if not isinstance(owner, np.memmap) or owner.mode == "c" or not hasattr(mmap, "MADV_DONTNEED"):
+            return None
+        pages: Any = owner._mmap  # type: ignore[attr-defined]
+        start = np.frombuffer(pages, np.uint8).ctypes.data
+        return cls(pages, X.ctypes.data - start, X.strides[0])
+
+    def release(self, start: int, stop: int) -> None:
+        """Rows are still in the file, and in the system's own memory as long as it has room for them."""
+        a = -(-(self.first + start * self.row_bytes) // mmap.PAGESIZE) * mmap.PAGESIZE
+        b = (self.first + stop * self.row_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        if a < b:
+            self.pages.madvise(mmap.MADV_DONTNEED, a, b - a)
+
+
 class ArraySource:
     """A numpy array of any real dtype and memory layout, memory maps included."""
 
@@ -48,13 +74,28 @@ class ArraySource:
         owner: Any = X
         while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
             owner = owner.base
-        self.is_map = isinstance(owner, np.memmap | mmap)
+        self.is_map = isinstance(owner, np.memmap | mmap.mmap)
         self.is_plain = X.flags.c_contiguous
+        self.pages = Pages.of(X, owner) if self.is_plain and X.nbytes >= LARGE else None
 
     def read(self, start: int, stop: int) -> Array:
-        return _float64(self.X[start:stop])
+        part = _float64(self.X[start:stop])
+        if self.pages is None:
+            return part
+        part = np.array(part)
+        self.pages.release(start, stop)
+        return part
 
     def take(self, rows: Array) -> Array:
+        if self.pages is None:
+            return self._take(rows)
+        out = np.empty((len(rows), self.shape[1]), self.dtype)
+        for a in range(0, len(rows), FEW):  # with each, the system maps what lies around it
+            out[a : a + FEW] = self._take(rows[a : a + FEW])
+            self.pages.release(0, self.shape[0])
+        return out
+
+    def _take(self, rows: Array) -> Array:
         if self.is_plain:  # nearly twice as fast; other layouts it would copy whole
             return _float64(np.take(np.asarray(self.X), rows, axis=0, mode="clip"))
         return _float64(self.X[rows])
