@@ -94,6 +94,16 @@ def _stream(name: str) -> Callable[[Any, Array, int, float], Fit]:
     return fit
 
 
+def _compressed(refine: bool) -> Callable[[Any, Array, int, float], Fit]:
+    def fit(X: Any, C0: Array, iters: int, tol: float) -> Fit:
+        from shoal import CompressedKMeans
+
+        model = CompressedKMeans(len(C0), refine=refine, random_state=0, n_threads=cpu_count()).fit(X)
+        return Fit(model.cluster_centers_, model.n_iter_, model.inertia_)
+
+    return fit
+
+
 BATCH = 1024
 
 
@@ -187,6 +197,8 @@ ADAPTERS = {
         Adapter("shoal-vrkm", "shoal", _variance_reduced("vrkm", 1.0)),
         Adapter("shoal-minibatch", "shoal", _stream("minibatch")),
         Adapter("shoal-online", "shoal", _stream("online")),
+        Adapter("shoal-compressed", "shoal", _compressed(False), takes_start=False, takes_tol=False),
+        Adapter("shoal-compressed-refined", "shoal", _compressed(True), takes_start=False, takes_tol=False),
         Adapter("sklearn", "sklearn", _sklearn("lloyd")),
         Adapter("sklearn-minibatch-1024", "sklearn", partial(_minibatch, per_center=0)),
         Adapter("sklearn-minibatch", "sklearn", _minibatch, efforts=(1, 2, 4)),
@@ -236,6 +248,20 @@ def seed_sklearn(X: Array, k: int, seed: int) -> Callable[[], Array]:
 
 
 SEEDERS: dict[str, Callable[[Array, int, int], Callable[[], Array]]] = {"shoal": seed_shoal, "sklearn": seed_sklearn}
+
+
+def labeller(library: str, X: Any, C: Array) -> Callable[[], Array]:
+    """The rows' labels by these centres, ready to be found."""
+    if library == "shoal-codes":
+        from shoal import BinaryKMeans, binary
+
+        code = binary.lsh(X, 128, random_state=0)
+        codes = code.encode(X)
+        model: Any = BinaryKMeans(len(C), init=np.asarray(code.encode(C)), max_iter=1).fit(codes)
+        return lambda: model.predict(codes)
+    package = import_module({"shoal": "shoal", "sklearn": "sklearn.cluster"}[library])
+    model = package.KMeans(len(C), init=C, n_init=1, max_iter=1).fit(X)
+    return lambda: model.predict(X)
 
 
 def restart(library: str, X: Array, k: int, n_init: int, seed: int) -> Fit:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .adapters import ADAPTERS, SEEDERS, restart
+from .adapters import ADAPTERS, SEEDERS, labeller, restart
 from .problems import dense
 
 WARM_ROWS, WARM_PAIRS, WARM_STEPS = 2000, 1_200_000, 30
@@ -81,6 +81,12 @@ def seed(task: dict[str, Any]) -> dict[str, Any]:
     return times
 
 
+def label(task: dict[str, Any]) -> dict[str, Any]:
+    found = labeller(task["library"], _load(task["rows"]), np.load(task["start"]))
+    found()
+    return {"seconds": [_timed(found)[1]["wall"] for _ in range(5)]}
+
+
 def restarts(task: dict[str, Any]) -> dict[str, Any]:
     X = _load(task["rows"])
     restart(task["library"], X[: 4 * task["k"]], task["k"], 1, 0)
@@ -106,7 +112,7 @@ def status(process: int | str) -> dict[str, int]:
         return {key: int(value.split()[0]) * 1024 for key, value in pairs}
 
 
-TASKS = {task.__name__: task for task in (fit, seed, restarts, memory)}
+TASKS = {task.__name__: task for task in (fit, seed, label, restarts, memory)}
 
 
 def main() -> None:

@@ -180,7 +180,7 @@ class Lab:
 
     def ask(self, task: dict[str, Any], watch: bool = False) -> Answer:
         """Have a task done in a process of its own. A quick run keeps one process a package: it times nothing in earnest."""
-        package = ADAPTERS[task["library"]].package
+        package = ADAPTERS[task["library"]].package if task["library"] in ADAPTERS else "shoal"
         if not self.quick:
             time.sleep(0.3)  # for the threads of our own last product to go to sleep
         before = 0.0 if self.quick else busy()

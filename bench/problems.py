@@ -18,6 +18,9 @@ HOW_TO_GET = {
     "mnist": 'sklearn.datasets.fetch_openml("mnist_784", version=1): X as uint8',
     "covtype": "sklearn.datasets.fetch_openml(data_id=1596), covertype: X as int16, 54 columns",
     "sift_bsds500": "the SIFT descriptors of the 500 photographs of BSDS500: X as uint8, 128 columns",
+    "usps": 'sklearn.datasets.fetch_openml("usps", version=2): X and y',
+    "pendigits": 'sklearn.datasets.fetch_openml("pendigits", version=1): X and y',
+    "letter": 'sklearn.datasets.fetch_openml("letter", version=1): X and y',
     "20newsgroups": 'sklearn.datasets.fetch_20newsgroups(subset="all") as a CSR matrix of counts: data, indices, indptr, shape',
     "wordnet_glosses": "the glosses of WordNet's synsets as a CSR matrix of counts: data, indices, indptr, shape",
 }
@@ -157,6 +160,31 @@ def _blobs_problem(name: str, n: int, d: int, k: int, steps: tuple[int, int] = (
     return Problem(name, k, lambda: blobs(n, d, k), steps)
 
 
+def _with_classes(name: str, rows: Callable[[], Any]) -> tuple[Any, Array]:
+    parts = _arrays(name)
+    y = parts["y"]
+    return rows(), y[np.diff(parts["indptr"]) > 0] if "indptr" in parts else y
+
+
+def tiny_classes() -> tuple[Array, Array]:
+    rng = np.random.default_rng(0)
+    y = rng.integers(5, size=3000)
+    return (rng.normal(size=(5, 30))[y] + rng.normal(size=(3000, 30)) / 2).astype(np.float32), y
+
+
+def _plain(name: str) -> Array:
+    return np.ascontiguousarray(_arrays(name)["X"], np.float32)
+
+
+CLASSES = {
+    "usps": partial(_with_classes, "usps", partial(_plain, "usps")),
+    "mnist": partial(_with_classes, "mnist", mnist),
+    "20newsgroups": partial(_with_classes, "20newsgroups", newsgroups),
+    "covtype": partial(_with_classes, "covtype", covtype),
+    "pendigits": partial(_with_classes, "pendigits", partial(_plain, "pendigits")),
+    "letter": partial(_with_classes, "letter", partial(_plain, "letter")),
+}
+
 TINY = _blobs_problem("tiny", 4000, 64, 20)
 TINY_SPARSE = Problem("tiny-sparse", 20, lambda: sparse_rows(3000, 400, 8))
 
@@ -182,6 +210,12 @@ REACH = [
     Problem("wordnet-k50", 50, wordnet, lengths=(2, 4, 6, 8, 12, 20), most_repeats=2),
 ]
 VARIANCE = [Problem("mnist-k100", 100, mnist), Problem("sift-k1000", 1000, sift, most_repeats=1, long=True)]
+COMPRESS = [
+    Problem("mnist-k10", 10, mnist),
+    Problem("sift-k10", 10, sift),
+    Problem("mnist-k1000", 1000, mnist, most_repeats=2),
+    Problem("sift-k1000", 1000, sift, most_repeats=1, long=True),
+]
 ENDS = [Problem("mnist-k50", 50, mnist), Problem("covtype-k50", 50, covtype), Problem("20newsgroups-k50", 50, newsgroups)]
 STREAM = [*ENDS, Problem("sift-k1000", 1000, sift, most_repeats=1)]
 ALGORITHMS = [
