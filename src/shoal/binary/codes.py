@@ -152,16 +152,16 @@ class _Ready(NamedTuple):
     across: Array  # (r, d)
     offsets: Array  # (r) float64
     heights: Array  # (r) float64: mean.w + offset
-    lengths: Array  # (r) float64
+    longest: float  # of the directions
 
 
 def _ready(code: LinearCode) -> _Ready:
     across = np.ascontiguousarray(code.W.T)
     heights = np.empty((1, len(across)))
     bits.dots(code.mean[None], across, heights)
-    lengths = np.linalg.norm(across.astype(np.float64), axis=1)
+    longest = float(np.linalg.norm(across.astype(np.float64), axis=1).max())
     offsets = np.broadcast_to(np.asarray(code.offsets, np.float64), len(across))
-    return _Ready(code.mean, np.ascontiguousarray(code.W), across, offsets, heights[0] + offsets, lengths)
+    return _Ready(code.mean, np.ascontiguousarray(code.W), across, offsets, heights[0] + offsets, longest)
 
 
 def _encode_block(start: int, raw: Any, words: Array, rows: Rows, code: _Ready) -> None:
@@ -179,17 +179,21 @@ def _encode_block(start: int, raw: Any, words: Array, rows: Rows, code: _Ready) 
             X = np.ascontiguousarray(raw[a : a + step], dtype)
             Y, norms = np.empty_like(X), np.empty(len(X))
             bits.center(X, code.mean, Y, norms)
-            margins, tiny = _margins(norms, code.mean, dtype)
             S = Y @ W
             S -= offsets
-            bits.dense_signs(S, margins, code.lengths, tiny, X, code.across, code.heights, words[a : a + step])
+            words[a : a + step] = packed(S > 0)
+            np.abs(S, out=S)
+            sure = (_margins(norms, code, dtype)[:, None] < S) & (np.inf > S)
+            bits.settle_signs(packed(~sure), X, code.across, code.heights, words[a : a + step])
 
 
-def _margins(norms: Array, mean: Array, dtype: np.dtype) -> tuple[Array, float]:
+def _margins(norms: Array, code: _Ready, dtype: np.dtype) -> Array:
     """How far a score may be off the sum that decides, at most: its own rounding, and that of the sum in float64."""
-    d, digits, fine = len(mean) + 8, np.finfo(dtype), np.finfo(np.float64)
-    sums = d * float(fine.eps) * (norms + 2 * np.linalg.norm(mean))
-    return d * float(digits.eps) / 2 * norms + sums, d * 4 * float(digits.smallest_subnormal)
+    d, digits, fine = len(code.mean) + 8, np.finfo(dtype), np.finfo(np.float64)
+    sums = d * float(fine.eps) * (norms + 2 * np.linalg.norm(code.mean))
+    margins = (d * float(digits.eps) / 2 * norms + sums) * code.longest + d * 4 * float(digits.smallest_subnormal)
+    rounded_up: Array = np.nextafter(margins.astype(dtype), np.inf, dtype=dtype)
+    return rounded_up
 
 
 def _learning_set(rows: Rows, rng: np.random.Generator) -> Sample:

@@ -158,35 +158,22 @@ def dots(
 
 
 @kernel
-def dense_signs(
-    S,  # IN (n, r): about (x - mean).w
-    margins,  # IN (n): how far a score may be off, for a direction of length one
-    lengths,  # IN (r): of the directions
-    tiny,  # IN how far any score may be off, beside that
+def settle_signs(
+    doubts,  # IN (n, ceil(r / 64)) uint64: which bits to settle
     X,  # IN (n, d)
     W,  # IN (r, d)
-    heights,  # IN (r) float64: mean.w
-    words,  # OUT (n, ceil(r / 64)) uint64
+    heights,  # IN (r) float64
+    words,  # OUT (n, ceil(r / 64)) uint64: those bits, by the sum that defines them
 ):
-    """Is x.w above mean.w? By the score where that is sure, else by the sum that defines the bit."""
-    r = S.shape[1]
-    for i in range(S.shape[0]):
-        for first in range(0, r, 64):
-            word = doubts = np.uint64(0)
-            for b in range(min(64, r - first)):
-                score = S[i, first + b]
-                sure = margins[i] * lengths[first + b] + tiny < abs(score) < np.inf
-                word |= np.uint64(score > 0) << np.uint64(b)
-                doubts |= np.uint64(not sure) << np.uint64(b)
-            b = np.uint64(0)
-            while doubts >> b:
-                if (doubts >> b) & np.uint64(1):
-                    bit = _dot(X, i, W, first + np.int64(b)) > heights[first + np.int64(b)]
-                    word = word & ~(np.uint64(1) << b) | np.uint64(bit) << b
-                b += np.uint64(1)
-                if b == np.uint64(64):
-                    break
-            words[i, first // 64] = word
+    """Is x.w above its height?"""
+    for i in range(doubts.shape[0]):
+        for t in range(doubts.shape[1]):
+            if doubts[i, t]:
+                for b in range(min(64, W.shape[0] - 64 * t)):
+                    place = np.uint64(1) << np.uint64(b)
+                    if doubts[i, t] & place:
+                        above = _dot(X, i, W, 64 * t + b) > heights[64 * t + b]
+                        words[i, t] = words[i, t] | place if above else words[i, t] & ~place
 
 
 @kernel
