@@ -10,7 +10,7 @@ Differs from the paper, unless `learn="paper"`:
   for, and a threshold for each bit. Hyperplanes start halfway between two clusters, not at the mean.
 - A round is an epoch of batches, not one; learning ends when an epoch lowers the bound by less than a tenth.
 Differs from the paper in any case: hyperplanes of LSH go through the mean (through the origin, the bits of rows that lie on
-one side of it are all alike); the subset has at least 5000 rows, and 20 a cluster; where as many rows have a bit as have not,
+one side of it are all alike); the subset has at least 5000 rows, and 10 a cluster; where as many rows have a bit as have not,
 it stays what it was; a centre without rows moves to the code that is served worst.
 """
 
@@ -44,7 +44,7 @@ from .sample import Centered, Sample, draw
 from .seeding import SEEDINGS
 from .sketch import cluster, hyperplanes, sketch
 
-LEAST, PER_CENTER = 5000, 20  # rows of the subset, at least
+LEAST, PER_CENTER = 5000, 10  # rows of the subset, at least
 FEW = 100  # clusters for which three starts on the sketch take next to no time
 STEPS = 300  # of (12) and (13) in one round, at most
 SAMPLE, DIRECTIONS, CENTERS, HYPERPLANES, BATCHES = range(5)  # streams of random numbers
@@ -80,7 +80,7 @@ class CompressedKMeans(CenterMover):
     nu : float, default=1.0
         Squared length of a direction, at most.
     beta : float, default=0.01
-        Which share of the rows to learn from; at least 5000 rows and 20 a cluster, if there are as many.
+        Which share of the rows to learn from; at least 5000 rows and 10 a cluster, if there are as many.
     learning_rate : float, default=0.001
         Size of a step.
     refine : bool, default=False
@@ -238,7 +238,7 @@ class CompressedKMeans(CenterMover):
                 return lambda _: short.place(C)
             return lambda them: FLOAT_SEEDINGS[self.init](them, self.n_clusters, generator(seed, CENTERS, start))
 
-        labels = cluster(short, [place(start, C) for start, C in enumerate(told)], limits, rows.n_threads)
+        labels = cluster(short, self.n_clusters, [place(start, C) for start, C in enumerate(told)], limits, rows.n_threads)
         W = hyperplanes(short, labels, self.n_clusters, self.n_bits, generator(seed, HYPERPLANES))
         C = np.ones((self.n_clusters, self.n_bits), W.dtype)
         clusters = partial(learning.majority, weights=short.rows.weights)

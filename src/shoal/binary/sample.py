@@ -10,6 +10,7 @@ from ..core.moments import check_values
 from ..core.rows import Rows
 from ..core.types import Array, is_sparse
 
+PART = 512  # rows to add up at a time
 GROWTH = 1.05  # directions are found when another sweep does not make the variance along them larger by as much
 
 
@@ -77,7 +78,10 @@ def draw(rows: Rows, size: int, rng: np.random.Generator) -> Sample:
         raw = rows.convert(raw).X
     weights = rows.weights[ids]
     weights = np.ldexp(weights, -int(np.rint(np.log2(weights.mean()))))  # by a power of two: votes that tie still do
-    return Sample(raw, weights, np.asarray((weights / weights.sum()) @ raw, np.float64))
+    shares = weights / weights.sum()
+    parts = range(0, len(ids), PART)  # float64 copies of all of them would take long
+    mean = sum((np.asarray(shares[a : a + PART] @ raw[a : a + PART], np.float64) for a in parts), np.zeros(rows.d))
+    return Sample(raw, weights, mean)
 
 
 def principal(rows: Centered, count: int, rng: np.random.Generator) -> Array:

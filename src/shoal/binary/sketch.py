@@ -23,7 +23,12 @@ from .sample import Centered, Sample, principal
 LEADING = 64  # directions, at most
 SEEN = 0.5  # rows of whose variance the directions hold less than this share are clustered by their directions
 NOTHING = 1e-9  # of the largest share of the variance
-STEPS, TOL = 100, 1e-3  # of k-means on the sketch
+STEPS, FEWEST, WORK, TOL = (
+    100,
+    10,
+    10_000,
+    1e-3,
+)  # of k-means on the sketch: for many clusters fewer, as they are rougher anyway
 SAME = 1e-5  # energies of two starts that differ by rounding alone: the first is kept
 
 
@@ -64,19 +69,20 @@ def sketch(sample: Sample, rng: np.random.Generator) -> Sketch:
     return Sketch(sample.mean, basis[:, :q], factor / rows.scale, Centered(short, rows.weights), held < SEEN * total)
 
 
-def cluster(short: Sketch, starts: list[Callable[[Rows], Array]], limits: Limits, n_threads: int) -> Array:
+def cluster(short: Sketch, k: int, starts: list[Callable[[Rows], Array]], limits: Limits, n_threads: int) -> Array:
     """Labels by k-means of the short rows, of the start with the least energy."""
     Y = short.rows.A[:, :-1]
     source = ArraySource(np.ascontiguousarray(_unit(Y) if short.angular else Y))
     tol = TOL * float(np.var(source.X, axis=0).mean())
     best: Any = None
+    steps = max(FEWEST, min(STEPS, WORK // k))
     with Rows(source, short.rows.weights, Frame(), n_threads) as rows:
         for start in starts:
             found = drive(
                 lambda state: partition.advance(rows, state, _assign),
                 partition.begin(rows, np.ascontiguousarray(start(rows), rows.dtype)),
                 lambda state, info: info.reassigned == 0 or info.shift <= tol,
-                limits._replace(max_iter=STEPS),
+                limits._replace(max_iter=steps),
             )
             if best is None or found.info.energy < (1 - SAME) * best.info.energy:
                 best = found
