@@ -23,12 +23,8 @@ from .sample import Centered, Sample, principal
 LEADING = 64  # directions, at most
 SEEN = 0.5  # rows of whose variance the directions hold less than this share are clustered by their directions
 NOTHING = 1e-9  # of the largest share of the variance
-STEPS, FEWEST, WORK, TOL = (
-    100,
-    10,
-    10_000,
-    1e-3,
-)  # of k-means on the sketch: for many clusters fewer, as they are rougher anyway
+STEPS, FEWEST, WORK = 100, 10, 10_000  # of k-means on the sketch: fewer for many clusters, which are rough anyway
+TOL = 1e-3
 SAME = 1e-5  # energies of two starts that differ by rounding alone: the first is kept
 
 
