@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import partition
-from ..core.driver import Limits, drive
+from ..core.driver import Limits, Outcome, drive
 from ..core.rows import Frame, Rows
 from ..core.sources import ArraySource
 from ..core.types import Array
@@ -25,7 +25,7 @@ SEEN = 0.5  # rows of whose variance the directions hold less than this share ar
 NOTHING = 1e-9  # of the largest share of the variance
 STEPS, FEWEST, WORK = 100, 10, 10_000  # of k-means on the sketch: fewer for many clusters, which are rough anyway
 TOL = 1e-3
-SAME = 1e-5  # energies of two starts that differ by rounding alone: the first is kept
+SAME = 1e-5  # energies of two starts that differ by less do so by rounding alone: the first is kept
 
 
 class Sketch(NamedTuple):
@@ -66,24 +66,26 @@ def sketch(sample: Sample, rng: np.random.Generator) -> Sketch:
 
 
 def cluster(short: Sketch, k: int, starts: list[Callable[[Rows], Array]], limits: Limits, n_threads: int) -> Array:
-    """Labels by k-means of the short rows, of the start with the least energy."""
+    """Labels by k-means of the short rows, from the start that has the least energy after some steps."""
     Y = short.rows.A[:, :-1]
     source = ArraySource(np.ascontiguousarray(_unit(Y) if short.angular else Y))
     tol = TOL * float(np.var(source.X, axis=0).mean())
-    best: Any = None
-    steps = max(FEWEST, min(STEPS, WORK // k))
     with Rows(source, short.rows.weights, Frame(), n_threads) as rows:
-        for start in starts:
-            found = drive(
+
+        def go(state: partition.Partition, most: int) -> Outcome:
+            return drive(
                 lambda state: partition.advance(rows, state, _assign),
-                partition.begin(rows, np.ascontiguousarray(start(rows), rows.dtype)),
+                state,
                 lambda state, info: info.reassigned == 0 or info.shift <= tol,
-                limits._replace(max_iter=steps),
+                limits._replace(max_iter=most),
             )
-            if best is None or found.info.energy < (1 - SAME) * best.info.energy:
-                best = found
-    labels: Array = best.state.labels
-    return labels
+
+        tries = [go(partition.begin(rows, np.ascontiguousarray(start(rows), rows.dtype)), FEWEST) for start in starts]
+        least = min(outcome.info.energy for outcome in tries)
+        best = next(outcome for outcome in tries if outcome.info.energy <= (1 + SAME) * least)
+        more = min(STEPS, WORK // k) - FEWEST
+        labels: Array = (go(best.state, more) if best.reason == "max_iter" and more > 0 else best).state.labels
+        return labels
 
 
 def _assign(rows: Rows, state: partition.Partition) -> tuple[Any, None]:
