@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from shoal import BinaryKMeans, binary, metrics
 from shoal.binary import Codes
+from shoal.core import sources
 from tests import naive
 from tests.strategies import blobs, cloud
 
@@ -279,3 +280,24 @@ def test_numbers_by_way_of_codes():
     X, y = blobs(600, 20, 5)
     codes = binary.itq(X, 32, random_state=0).encode(X)
     assert metrics.adjusted_rand_score(y, fit(codes).labels_) > 0.95
+
+
+@pytest.mark.parametrize("weight", [0.1, 0.3, 7.7])
+def test_a_tie_is_one_whatever_a_row_weighs(weight):
+    B = np.array([[False]] * 3 + [[True]] * 3)
+    for start in (False, True):
+        model = fit(B, 1, np.full(6, weight), init=[[start]])
+        np.testing.assert_array_equal(model.cluster_centers_, [[start]])
+    B, _ = groups(40, 9)
+    for seed in range(10):
+        one, other = (fit(B, 4, weights, random_state=seed) for weights in (None, np.full(40, weight)))
+        np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
+
+
+@pytest.mark.parametrize("words", [1, 2])
+def test_codes_in_a_large_map(words, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "LARGE", 1)
+    B, _ = groups(3000, 64 * words)
+    np.save(tmp_path / "words.npy", Codes.pack(B).words)
+    one, other = (fit(Codes(np.load(tmp_path / "words.npy", mmap_mode=mode))) for mode in (None, "r"))
+    np.testing.assert_array_equal(one.labels_, other.labels_)

@@ -227,3 +227,38 @@ class TestBadInput:
     def test_other_columns(self, make):
         with pytest.raises(ValueError, match="X has 4 features, but the code was made for 3"):
             make(cloud(20, 3), 8).encode(cloud(20, 4))
+
+    def test_parts_are_rows(self):
+        codes = Codes.pack(bits(9, 64))
+        assert len(codes[3]) == 1
+        assert codes[[1, 2], ...].shape == (2, 64)
+        with pytest.raises(IndexError, match="taken by rows"):
+            codes[:, :5]
+
+    def test_what_is_no_number_is_no_bit(self):
+        with pytest.raises(ValueError, match="rows contains NaN at row 0, column 1"):
+            Codes.pack([[1.0, np.nan]])
+
+    @pytest.mark.parametrize("n_threads", [0, -1, "2"])
+    def test_threads(self, n_threads):
+        with pytest.raises(ValueError, match="'n_threads' parameter of encode"):
+            binary.lsh(cloud(20, 3), 8).encode(cloud(20, 3), n_threads=n_threads)
+
+    @MAKERS
+    def test_names(self, make):
+        with pytest.raises(ValueError, match=f"'n_bits' parameter of {make.__name__}"):
+            make(cloud(20, 3), 0)
+
+    def test_decoding_what_is_no_code(self):
+        code = binary.lsh(cloud(20, 3), 8)
+        for other in (np.zeros((2, 1), np.uint64), Codes.pack(bits(4, 9))):
+            with pytest.raises(ValueError, match="Codes of 8 bits"):
+                code.decode(other)
+
+
+def test_tiny_rows_have_the_same_codes_dense_and_sparse():
+    X = cloud(200, 7)
+    X[::2] -= X[::2].mean(axis=1, keepdims=True)  # on a hyperplane
+    X = X * 2.0**-660
+    code = LinearCode(np.zeros(7), np.ones((7, 3), np.float32))
+    np.testing.assert_array_equal(code.encode(X).words, code.encode(sparse.csr_array(X)).words)

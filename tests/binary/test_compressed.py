@@ -125,6 +125,36 @@ class TestFindsWhatIsThere:
         losses = [[r for r in m.history_ if "loss" in r][-1]["loss"] for m in (one, three, ten)]
         assert losses == sorted(losses, reverse=True)
 
+    @pytest.mark.parametrize(("rows", "k"), [(X, 8), (X, 50), (cloud(3000, 30), 200), (X[:50], 50)], ids=str)
+    def test_more_clusters_than_there_are_groups(self, rows, k):
+        """Learning would make one of them, if it went on; a warning would be an error here."""
+        assert len(set(fit(rows, k).labels_)) == k
+
+    def test_learning_ends_when_there_is_nothing_to_learn(self):
+        rows = np.repeat(np.eye(4) * 1000, 50, axis=0) + cloud(200, 4) / 1000
+        for learn in (True, "paper"):
+            assert len(fit(rows, learn=learn).history_) < 30
+
+    @pytest.mark.parametrize(("dtype", "scale"), [(np.float32, 1e15), (np.float32, 1e-20), (np.float64, 1e200)])
+    def test_starts_of_any_scale(self, dtype, scale):
+        rows = (X * scale).astype(dtype)
+        centers = np.array([rows[j == Y].mean(axis=0, dtype=float) for j in range(4)])
+        for learn in (True, "paper", False):
+            assert (fit(rows, init=centers, learn=learn).labels_ == Y).mean() > 0.95
+
+    def test_weights_of_a_wide_range(self):
+        model = fit(weights=np.r_[1e200, np.full(len(X) - 1, 1e-200)])
+        assert np.isfinite(model.code_.W).all()
+        assert adjusted_rand_score(Y, model.labels_) == 1
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_rows_as_far_apart_as_numbers_go(self, dtype):
+        rows = np.full((50, 3), np.finfo(dtype).max, dtype)
+        rows[0] *= -1
+        labels = fit(rows, 2).labels_
+        assert labels[0] != labels[1]
+        assert len(set(labels[1:])) == 1
+
 
 class TestTheModel:
     @pytest.mark.parametrize("learn", [True, False, "paper"])
@@ -246,6 +276,14 @@ class TestBadInput:
         rows[5] = 0
         with pytest.raises(ValueError, match="Row 5 of X is all zeros"):
             fit(rows, metric="cosine")
+
+    def test_a_step_that_is_too_large(self):
+        with pytest.raises(ValueError, match=r"learning_rate=1e\+300 takes hyperplanes beyond"), np.errstate(all="ignore"):
+            fit(learning_rate=1e300)
+
+    def test_a_warning_is_of_the_labels_that_come_out(self):
+        model = fit(n_bits=1, refine=True, k=3)
+        assert len(set(model.labels_)) == 3
 
     def test_centres_without_a_code(self):
         model = CompressedKMeans(4)

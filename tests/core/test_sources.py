@@ -1,6 +1,7 @@
 """Sources hand out blocks of one dtype, without a copy where there can be none."""
 
 import mmap
+import pickle
 
 import numpy as np
 import pytest
@@ -105,3 +106,13 @@ class TestLargeMaps:
         source = sources.find_source(rows)
         for _ in range(2):
             assert (source.read(0, 5000) == 7).all()
+
+    def test_the_copy_of_a_map_is_an_array(self, path):
+        for rows in (np.load(path, mmap_mode="r").copy(), np.load(path, mmap_mode="r").astype(np.float64)):
+            source = sources.find_source(rows)
+            assert not source.is_map
+            np.testing.assert_array_equal(source.read(5, 9), rows[5:9])
+
+    def test_it_may_be_pickled(self, path):
+        source = pickle.loads(pickle.dumps(sources.find_source(np.load(path, mmap_mode="r"))))
+        np.testing.assert_array_equal(source.take(np.array([3, 1])), np.load(path)[[3, 1]])

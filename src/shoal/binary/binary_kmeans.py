@@ -20,7 +20,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from ..core.bits import packed, words_for
-from ..core.checks import check_rows, check_weights
+from ..core.checks import check_rows, check_weights, floats
 from ..core.fitting import CenterMover, Method, keep
 from ..core.moments import Moments, check_finite, column_means
 from ..core.rows import Rows
@@ -132,10 +132,10 @@ class BinaryKMeans(CenterMover):
     def _find_threshold(self, X: Any, sample_weight: Any) -> float | Array:
         source = check_rows(self, X, reset=True)
         if not isinstance(self.threshold, str):
-            given = np.asarray(self.threshold, np.float64)
+            given = floats(self.threshold, "threshold")
             if given.shape not in ((), (source.shape[1],)) or not np.isfinite(given).all():
                 raise ValueError(f"threshold must be one finite number, or one for each of {source.shape[1]} columns.")
-            return given
+            return given if given.ndim else float(given)
         with Rows(source, check_weights(sample_weight, source.shape[0]), n_threads=self.n_threads) as rows:
             if self.threshold == "auto" and all(rows.raw_shares(_zeros_and_ones)):
                 return 0.5

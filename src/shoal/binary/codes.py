@@ -19,7 +19,7 @@ from ..core.bits import packed, unpacked, words_for
 from ..core.checks import check_rows
 from ..core.estimator import seed_of
 from ..core.fitting import Count
-from ..core.moments import check_values
+from ..core.moments import check_finite, check_values
 from ..core.rows import Rows, working_dtype
 from ..core.seeding import generator
 from ..core.sources import ArraySource
@@ -68,9 +68,9 @@ class Codes(ArraySource):
 
     def _check_the_rest(self) -> None:
         used = self.n_bits % 64
-        for start in range(0, len(self), 1 << 20 if used else len(self)):
-            rest = self.words[start : start + (1 << 20), -1] >> np.uint64(used)
-            if used and rest.any():
+        for start in range(0, len(self) if used else 0, 1 << 20):
+            rest = self.read(start, start + (1 << 20))[:, -1] >> np.uint64(used)
+            if rest.any():
                 row = start + int(np.argmax(rest != 0))
                 raise ValueError(f"words[{row}] has bits set beyond n_bits={self.n_bits}: what is left of a word must be zero.")
 
@@ -80,13 +80,16 @@ class Codes(ArraySource):
         array = np.asarray(rows)
         if array.ndim != 2 or array.dtype.kind not in "biuf" or 0 in array.shape:
             raise ValueError(f"rows must be a 2-D array of bool, but is of type {array.dtype} and shape {array.shape}.")
+        check_finite(0, array, "rows")
         return cls(packed(array > 0), array.shape[1])
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> Codes:
-        return Codes(self.words[rows], self.n_bits)
+        if isinstance(rows, tuple) and rows[1:] not in ((), (...,), (slice(None),)):
+            raise IndexError("Codes are taken by rows: np.asarray(codes) gives their bits as an array.")
+        return Codes(np.atleast_2d(self.words[rows]), self.n_bits)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
@@ -126,6 +129,7 @@ class LinearCode(NamedTuple):
         -------
         codes : Codes
         """
+        validate_parameter_constraints({"n_threads": [Count(), None]}, {"n_threads": n_threads}, caller_name="encode")
         source = check_rows(None, X, reset=False)
         if source.shape[1] != len(self.W):
             raise ValueError(f"X has {source.shape[1]} features, but the code was made for {len(self.W)}: they must agree.")
@@ -141,6 +145,8 @@ class LinearCode(NamedTuple):
 
     def decode(self, codes: Codes) -> Array:
         """Codes as an int8 array (n_samples, n_bits) of -1 and +1. (`np.asarray(codes)` gives bool.)"""
+        if not isinstance(codes, Codes) or codes.n_bits != self.n_bits:
+            raise ValueError(f"codes must be Codes of {self.n_bits} bits, as `encode` gives them.")
         return np.where(np.asarray(codes), np.int8(1), np.int8(-1))
 
 
@@ -190,7 +196,7 @@ def _encode_block(start: int, raw: Any, words: Array, rows: Rows, code: _Ready) 
 def _margins(norms: Array, code: _Ready, dtype: np.dtype) -> Array:
     """How far a score may be off the sum that decides, at most: its own rounding, and that of the sum in float64."""
     d, digits, fine = len(code.mean) + 8, np.finfo(dtype), np.finfo(np.float64)
-    sums = d * float(fine.eps) * (norms + 2 * np.linalg.norm(code.mean))
+    sums = d * float(fine.eps) * (norms + 2 * np.abs(code.mean).sum())
     margins = (d * float(digits.eps) / 2 * norms + sums) * code.longest + d * 4 * float(digits.smallest_subnormal)
     rounded_up: Array = np.nextafter(margins.astype(dtype), np.inf, dtype=dtype)
     return rounded_up
@@ -219,10 +225,10 @@ def rotated_code(rows: Rows, r: int, rng: np.random.Generator, rounds: int = ROU
     return LinearCode(sample.mean, basis @ Q)
 
 
-def _made(make: Any, X: Any, n_bits: int, random_state: Any, n_threads: int | None) -> LinearCode:
+def _made(name: str, make: Any, X: Any, n_bits: int, random_state: Any, n_threads: int | None) -> LinearCode:
     given = {"n_bits": n_bits, "random_state": random_state, "n_threads": n_threads}
     rules = {"n_bits": [Count()], "random_state": ["random_state", np.random.Generator], "n_threads": [Count(), None]}
-    validate_parameter_constraints(rules, given, caller_name=make.__name__)
+    validate_parameter_constraints(rules, given, caller_name=name)
     with Rows(check_rows(None, X, reset=False), n_threads=n_threads) as rows:
         code: LinearCode = make(rows, n_bits, generator(seed_of(random_state)))
         return code
@@ -246,7 +252,7 @@ def lsh(X: Any, n_bits: int = 128, *, random_state: Any = None, n_threads: int |
     -------
     code : LinearCode
     """
-    return _made(random_code, X, n_bits, random_state, n_threads)
+    return _made("lsh", random_code, X, n_bits, random_state, n_threads)
 
 
 def itq(X: Any, n_bits: int = 128, *, random_state: Any = None, n_threads: int | None = None) -> LinearCode:
@@ -255,4 +261,4 @@ def itq(X: Any, n_bits: int = 128, *, random_state: Any = None, n_threads: int |
     It takes a second to learn and tells more of the rows than `lsh` with as many bits. With more bits than columns, each
     column has a part in several. The arguments are those of `lsh`.
     """
-    return _made(rotated_code, X, n_bits, random_state, n_threads)
+    return _made("itq", rotated_code, X, n_bits, random_state, n_threads)

@@ -8,7 +8,8 @@ Differs from the paper, unless `learn="paper"`:
   rows have one code. From codes of random hyperplanes, learning makes bad clusters sure of themselves.
 - x is (y, 1): coordinates of unit variance along the leading directions, which is what alpha=10 and a step of 0.001 are made
   for, and a threshold for each bit. Hyperplanes start halfway between two clusters, not at the mean.
-- A round is an epoch of batches, not one; learning ends when an epoch lowers the bound by less than a tenth.
+- A round is an epoch of batches, not one; learning ends when an epoch lowers the bound by less than a tenth, or would give
+  two clusters one code.
 Differs from the paper in any case: hyperplanes of LSH go through the mean (through the origin, the bits of rows that lie on
 one side of it are all alike); the subset has at least 5000 rows, and 10 a cluster; where as many rows have a bit as have not,
 it stays what it was; a centre without rows moves to the code that is served worst.
@@ -74,7 +75,7 @@ class CompressedKMeans(CenterMover):
     learn : {True, False, "paper"}, default=True
         How codes come about. True: hyperplanes learn, from some of the rows, to leave their clusters whole, as in the paper
         but from a better start; "paper": by the letter of the paper, if init is "random" and n_init is 1; False: random
-        hyperplanes (LSH), without learning.
+        hyperplanes (LSH), without learning; alpha, nu, beta and learning_rate then have no part in it.
     alpha : float, default=10.0
         Bits whose product with the hyperplane's direction is below 2 / alpha are in doubt and are learned from.
     nu : float, default=1.0
@@ -85,16 +86,16 @@ class CompressedKMeans(CenterMover):
         Size of a step.
     refine : bool, default=False
         End with one exact step in the space of X: centres are means of the rows there, rows go to the nearest of them.
-    init : {{"k-means++", "random"}}, array of shape (n_clusters, n_features) or callable, default="k-means++"
+    init : {"k-means++", "random"}, array of shape (n_clusters, n_features) or callable, default="k-means++"
         Where the clusters start, before there are codes: among the rows, or where you say. A callable is called as
         `init(X, n_clusters, random_state=...)`, with a RandomState, and returns an array.
     n_init : "auto" or int, default="auto"
         How many starts to try before there are codes (if learn is False: on the codes); the best is kept. "auto" is 10 for
         "random" and callables; for "k-means++" it is 3 if learn is True and there are up to 100 clusters, else 1. An array is
         one start, whatever n_init says.
-    max_iter : int, default={max_iter}
+    max_iter : int, default=300
         Most rounds of learning, and most steps of k-means on the codes.
-    metric : {{"euclidean", "cosine"}}, default="euclidean"
+    metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine" scales rows to unit length first. Rows of zeros have no direction and are refused.
     ...
 
@@ -193,7 +194,14 @@ class CompressedKMeans(CenterMover):
 
     def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, seed: int) -> None:
         tries = super()._starts(given)
-        if self.learn is True and self.n_init == "auto" and tries == 1 and given is None and self.n_clusters <= FEW:
+        if (
+            self.learn
+            and self.learn != "paper"
+            and self.n_init == "auto"
+            and tries == 1
+            and given is None
+            and self.n_clusters <= FEW
+        ):
             tries = 3
         told = [self._told(rows, given, X, seed, start) for start in range(tries)]
         self.history_, self.stop_reason_ = [], ""
@@ -211,6 +219,11 @@ class CompressedKMeans(CenterMover):
             super()._fit_rows(codes, starts, X, limits, seed)
         if self.refine:
             self._refine(rows)
+
+    def _given(self, rows: Rows, C: Array) -> Array:
+        if not rows.frame.unit:
+            return C  # whatever their scale: they are placed or encoded as the rows are
+        return super()._given(rows, C)
 
     def _told(self, rows: Rows, given: Array | None, X: Any, seed: int, start: int) -> Array | None:
         """Centres in the space of X, if `init` says where they are."""
@@ -277,9 +290,16 @@ class CompressedKMeans(CenterMover):
         rule = Rule(self.alpha, self.nu, self.learning_rate)
         m, letter = len(state.labels), self.learn == "paper"
         batches, epoch = (learning.one_batch, -(-m // learning.BATCH)) if letter else (learning.whole_epoch, 1)
+        advance = learning.step if letter else learning.careful_step
 
         def step(state: State) -> tuple[State, learning.Info]:
-            return learning.step(lesson, state, rule, clusters, batches(m, generator(seed, BATCHES, start, state.rounds)))
+            some = batches(m, generator(seed, BATCHES, start, state.rounds))
+            state, info = advance(lesson, state, rule, clusters, some)
+            if not np.isfinite(state.W).all():
+                raise ValueError(
+                    f"learning_rate={self.learning_rate} takes hyperplanes beyond what floats hold: make it smaller."
+                )
+            return state, info
 
         def tell(record: dict[str, Any]) -> bool:
             record["start"] = start

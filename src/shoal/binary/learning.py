@@ -37,6 +37,7 @@ class State(NamedTuple):
     labels: Array  # (m) int32: which of them each row belongs to
     rounds: int = 0
     bounds: tuple[float, ...] = ()  # after each round
+    ended: bool = False  # another round would make one of two clusters
 
 
 class Info(NamedTuple):
@@ -86,14 +87,27 @@ def step(rows: Centered, state: State, rule: Rule, clusters: Clusters, batches: 
         W = descend(rows.take(ids), state.C, state.labels[ids], W, rule)
     F = rows.along(W)
     C, labels = clusters(F, state)
-    sums = bits.bound_and_loss(F, C, labels, rows.weights, rule.alpha)
-    info = Info(*(total / float(rows.weights.sum()) for total in sums))
+    info = _info(F, C, labels, rows.weights, rule)
     return State(W, C, labels, state.rounds + 1, (*state.bounds, info.upper_bound)), info
+
+
+def careful_step(*args: Any) -> tuple[State, Info]:
+    """The same, but a round that would give two clusters one code is not made, and the last."""
+    rows, before, rule, *_ = args
+    after, info = step(*args)
+    if len(np.unique(after.C, axis=0)) == len(np.unique(before.C, axis=0)):
+        return after, info
+    return before._replace(ended=True), _info(rows.along(before.W), before.C, before.labels, rows.weights, rule)
+
+
+def _info(F: Array, C: Array, labels: Array, weights: Array, rule: Rule) -> Info:
+    sums = bits.bound_and_loss(F, C, labels, weights, rule.alpha)
+    return Info(*(total / float(weights.sum()) for total in sums))
 
 
 def done(state: State, epoch: int) -> bool:
     """Has an epoch of so many rounds lowered the bound by little?"""
-    return len(state.bounds) > epoch and state.bounds[-1] > (1 - ENOUGH) * state.bounds[-1 - epoch]
+    return state.ended or (len(state.bounds) > epoch and state.bounds[-1] >= (1 - ENOUGH) * state.bounds[-1 - epoch])
 
 
 def one_batch(m: int, rng: np.random.Generator) -> list[Array]:

@@ -10,6 +10,7 @@ from ..core.moments import check_values
 from ..core.rows import Rows
 from ..core.types import Array, is_sparse
 
+LIGHTEST = 2.0**-50  # of the heaviest: rows that weigh less would have no say at all
 PART = 512  # rows to add up at a time
 GROWTH = 1.05  # directions are found when another sweep does not make the variance along them larger by as much
 
@@ -54,18 +55,25 @@ class Sample(NamedTuple):
     mean: Array  # (d) float64
 
     def centered(self, dtype: Any = np.float32, scaled: bool = True) -> Centered:
+        half = 1.0
+        if scaled:  # halves of what floats can hold just so, and powers of two, so that nothing is rounded
+            half = 2.0 ** (int(np.frexp(max(float(self.raw.max()), -float(self.raw.min()), 1e-300))[1]) - 1)
         if is_sparse(self.raw):
-            A, b = self.raw.astype(np.float64), self.mean
+            A, b = self.raw.astype(np.float64) / half, self.mean / half
         else:
-            A, b = np.subtract(self.raw, self.mean, dtype=np.promote_types(self.raw.dtype, dtype)), None
+            wide = np.promote_types(self.raw.dtype, dtype)
+            A, b = np.subtract(self.raw / wide.type(half), self.mean / half, dtype=wide), None
         scale = (float(max(A.max(), -A.min())) or 1.0) if scaled else 1.0
+        if scale > np.finfo(np.float64).max / half:
+            raise ValueError("X spreads wider than float64 can hold: scale it down, for instance by half.")
         A /= scale
-        return Centered(A.astype(dtype, copy=False), self.weights, None if b is None else (b / scale).astype(dtype), scale)
+        b = None if b is None else (b / scale).astype(dtype)
+        return Centered(A.astype(dtype, copy=False), self.weights, b, scale * half)
 
 
 def draw(rows: Rows, size: int, rng: np.random.Generator) -> Sample:
     """So many of the rows that have a weight, or all."""
-    ids = np.flatnonzero(rows.weights > 0)
+    ids = np.flatnonzero(rows.weights > 0) if rows.has_weights else np.arange(len(rows))
     if len(ids) > size:
         ids = np.sort(ids[rng.choice(len(ids), size, replace=False, shuffle=False)])
     raw, unit = rows.source.take(ids), rows.frame.unit
@@ -76,7 +84,7 @@ def draw(rows: Rows, size: int, rng: np.random.Generator) -> Sample:
             check_values(i, rows.source.read(i, i + 1), unit)
     if unit:
         raw = rows.convert(raw).X
-    weights = rows.weights[ids]
+    weights = np.maximum(rows.weights[ids], LIGHTEST * rows.weights[ids].max())
     weights = np.ldexp(weights, -int(np.rint(np.log2(weights.mean()))))  # by a power of two: votes that tie still do
     shares = weights / weights.sum()
     parts = range(0, len(ids), PART)  # float64 copies of all of them would take long
@@ -92,7 +100,7 @@ def principal(rows: Centered, count: int, rng: np.random.Generator) -> Array:
         Q = np.linalg.qr(rows.back(rows.weighted(P)))[0]
         P = rows.along(Q)
         before, held = held, float(np.vdot(P, rows.weighted(P)))
-        if held <= GROWTH * before:
+        if not held > GROWTH * before:
             break
     V: Array = Q @ np.linalg.eigh(P.T @ rows.weighted(P))[1][:, ::-1][:, :count]
     V *= np.where(V[np.abs(V).argmax(axis=0), np.arange(V.shape[1])] < 0, V.dtype.type(-1), V.dtype.type(1))

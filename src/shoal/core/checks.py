@@ -35,7 +35,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
     return source
 
 
-def _floats(values: Any, name: str) -> Array:
+def floats(values: Any, name: str) -> Array:
     """An array of float64, or one sentence about why not."""
     try:
         array = np.asarray(values)
@@ -60,7 +60,7 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
     """Weights as float64; None stands for ones."""
     if sample_weight is None:
         return None
-    weights = _floats(sample_weight, "sample_weight")
+    weights = floats(sample_weight, "sample_weight")
     if weights.ndim == 0:
         weights = np.full(n, weights)
     if weights.shape != (n,):
@@ -82,7 +82,7 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
 
 def check_centers(C: Any, k: int | None, d: int, name: str = "init") -> Array:
     """Centres as the user gave them: k of them, or any number for None."""
-    centers = _floats(C.toarray() if is_sparse(C) else C, name)
+    centers = floats(C.toarray() if is_sparse(C) else C, name)
     if k is None:
         if centers.ndim != 2 or centers.shape[1] != d or not len(centers):
             raise ValueError(f"{name} has shape {centers.shape}: give a 2-D array, one row of {d} numbers for each centre.")

@@ -166,6 +166,9 @@ class CenterMover(CentersEstimator):
             rows, given = self._first_look(X, sample_weight)
             with rows:
                 self._fit_rows(rows, given, X, Limits(self.max_iter, deadline, len(rows)), seed_of(self.random_state))
+                found = int(np.count_nonzero(partition.sizes(self.labels_, self.n_clusters, rows.weights)))
+                if found < self.n_clusters:
+                    warn(self._why_few(found, rows), ConvergenceWarning)
         return self
 
     def _first_look(self, X: Any, sample_weight: Any) -> tuple[Rows, Array | None]:
@@ -202,9 +205,6 @@ class CenterMover(CentersEstimator):
                 break
         assert best is not None
         self._publish(rows, best._replace(reason=cut or best.reason), least)
-        found = int(np.count_nonzero(partition.sizes(self.labels_, self.n_clusters, rows.weights)))
-        if found < self.n_clusters:
-            warn(self._why_few(found, rows), ConvergenceWarning)
         hooks.close()
 
     def _starts(self, given: Array | None) -> int:

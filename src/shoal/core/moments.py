@@ -28,11 +28,12 @@ class _Share(NamedTuple):
     largest: Array
 
 
-def check_finite(start: int, raw: Any) -> None:
+def check_finite(start: int, raw: Any, name: str = "X") -> None:
     """Raise for the first row that holds NaN or infinity."""
     values = raw.data if is_sparse(raw) else raw
-    if values.dtype.kind not in "fc" or np.isfinite(values.sum()) or np.isfinite(values).all():
-        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values.dtype.kind not in "fc" or np.isfinite(values.sum()) or np.isfinite(values).all():
+            return
     place = np.argwhere(~np.isfinite(values))[0]
     if is_sparse(raw):
         row, column = int(np.searchsorted(raw.indptr, place[0], "right")) - 1, int(raw.indices[place[0]])
@@ -41,15 +42,14 @@ def check_finite(start: int, raw: Any) -> None:
     kind = "NaN" if np.isnan(values[tuple(place)]) else "infinity"
     how = "fill them in, for instance with sklearn.impute.SimpleImputer" if kind == "NaN" else "put finite numbers there"
     raise ValueError(
-        f"Input X contains {kind} at row {start + row}, column {column}: drop such rows or {how} "
-        "(X must hold neither NaN nor infinity)."
+        f"Input {name} contains {kind} at row {start + row}, column {column}: drop such rows or {how} "
+        f"({name} must hold neither NaN nor infinity)."
     )
 
 
 def check_values(start: int, raw: Any, unit: bool) -> None:
     """Raise for the first row that is not finite or, where rows are scaled to unit length, has no direction."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        check_finite(start, raw)
+    check_finite(start, raw)
     if not unit:
         return
     norms = np.asarray(abs(raw).max(axis=1).todense() if is_sparse(raw) else abs(raw).max(axis=1)).ravel()

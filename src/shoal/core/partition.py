@@ -165,8 +165,9 @@ def move(C: Array, sums: Array, masses: Array, squares: Array, filled: Array, fr
     out, (dots, norms2, moves2) = np.empty_like(C), np.empty((3, len(C)))
     move_to_means(C, sums, masses, filled, frame.unit, out, dots, norms2, moves2)
     if frame.bits:
-        zeros = masses[:, None] - sums
-        out = np.where(filled[:, None] & (sums != zeros), sums > zeros, C).astype(C.dtype)
+        more = 2 * sums - masses[:, None]  # ones than zeros
+        decided = filled[:, None] & (np.abs(more) > SAME * masses[:, None])
+        out = np.where(decided, more > 0, C).astype(C.dtype)
         moves2 = np.count_nonzero(out != C, axis=1).astype(np.float64)
     return Moved(out, squares - 2 * dots + masses * norms2, moves2)
 

@@ -50,9 +50,9 @@ class Pages:
     @classmethod
     def of(cls, X: Array, owner: Any) -> Pages | None:
         """None of what is not mapped, or where written pages would be lost."""
-        if not isinstance(owner, np.memmap) or owner.mode == "c" or not hasattr(mmap, "MADV_DONTNEED"):
+        pages = getattr(owner, "_mmap", None)
+        if pages is None or owner.mode == "c" or not hasattr(mmap, "MADV_DONTNEED"):
             return None
-        pages: Any = owner._mmap  # type: ignore[attr-defined]
         start = np.frombuffer(pages, np.uint8).ctypes.data
         return cls(pages, X.ctypes.data - start, X.strides[0])
 
@@ -74,9 +74,12 @@ class ArraySource:
         owner: Any = X
         while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
             owner = owner.base
-        self.is_map = isinstance(owner, np.memmap | mmap.mmap)
+        self.is_map = isinstance(owner, mmap.mmap) or getattr(owner, "_mmap", None) is not None  # the copy of a map has none
         self.is_plain = X.flags.c_contiguous
         self.pages = Pages.of(X, owner) if self.is_plain and X.nbytes >= LARGE else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "pages": None, "is_map": False}  # pickled, a map becomes an array
 
     def read(self, start: int, stop: int) -> Array:
         part = _float64(self.X[start:stop])
@@ -89,7 +92,8 @@ class ArraySource:
     def take(self, rows: Array) -> Array:
         if self.pages is None:
             return self._take(rows)
-        out = np.empty((len(rows), self.shape[1]), self.dtype)
+        none = self._take(rows[:0])
+        out = np.empty((len(rows), none.shape[1]), none.dtype)
         for a in range(0, len(rows), FEW):  # with each, the system maps what lies around it
             out[a : a + FEW] = self._take(rows[a : a + FEW])
             self.pages.release(0, self.shape[0])

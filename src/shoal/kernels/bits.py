@@ -126,15 +126,15 @@ def center(
     X,  # IN (n, d)
     mean,  # IN (d) float64
     Y,  # OUT (n, d): X - mean, rounded once
-    norms,  # OUT (n) float64: |x - mean|
+    norms,  # OUT (n) float64: the sum of |x - mean|, which is no less than its length and does not underflow
 ):
     for i in range(X.shape[0]):
         total = 0.0
         for t in range(X.shape[1]):
             y = np.float64(X[i, t]) - mean[t]
             Y[i, t] = y
-            total += y * y
-        norms[i] = np.sqrt(total)
+            total += abs(y)
+        norms[i] = total
 
 
 @kernel
