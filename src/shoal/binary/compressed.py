@@ -194,15 +194,8 @@ class CompressedKMeans(CenterMover):
 
     def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, seed: int) -> None:
         tries = super()._starts(given)
-        if (
-            self.learn
-            and self.learn != "paper"
-            and self.n_init == "auto"
-            and tries == 1
-            and given is None
-            and self.n_clusters <= FEW
-        ):
-            tries = 3
+        if tries == 1 and given is None and self.n_init == "auto" and self.learn not in (False, "paper"):
+            tries = 3 if self.n_clusters <= FEW else 1
         told = [self._told(rows, given, X, seed, start) for start in range(tries)]
         self.history_, self.stop_reason_ = [], ""
         if self.learn:

@@ -64,7 +64,7 @@ class Sample(NamedTuple):
             wide = np.promote_types(self.raw.dtype, dtype)
             A, b = np.subtract(self.raw / wide.type(half), self.mean / half, dtype=wide), None
         scale = (float(max(A.max(), -A.min())) or 1.0) if scaled else 1.0
-        if scale > np.finfo(np.float64).max / half:
+        if half > 1 and scale > np.finfo(np.float64).max / half:
             raise ValueError("X spreads wider than float64 can hold: scale it down, for instance by half.")
         A /= scale
         b = None if b is None else (b / scale).astype(dtype)
