@@ -11,7 +11,7 @@ from ..core.rows import Rows
 from ..core.types import Array, is_sparse
 
 LIGHTEST = 2.0**-50  # of the heaviest: rows that weigh less would have no say at all
-PART = 512  # rows to add up at a time
+PART = 512  # rows to turn into float64 at a time: all would take long, and memory
 GROWTH = 1.05  # directions are found when another sweep does not make the variance along them larger by as much
 
 
@@ -23,13 +23,18 @@ class Centered(NamedTuple):
     b: Array | None = None  # (d)
     scale: float = 1.0  # what they were divided by, so that no square leaves the range
 
-    def take(self, rows: Array) -> Self:
+    def take(self, rows: Array | slice) -> Self:
         return self._replace(A=self.A[rows], weights=self.weights[rows])
 
     def along(self, W: Array) -> Array:
         """Their products with the columns of W."""
         products: Array = self.A @ W
         return products if self.b is None else np.subtract(products, self.b @ W)
+
+    def along_exactly(self, W: Array) -> Array:
+        """The same, by way of float64: equal rows have equal products, wherever they stand."""
+        exact, parts = W.astype(np.float64), range(0, self.A.shape[0], PART)
+        return np.concatenate([self.take(slice(a, a + PART)).along(exact).astype(W.dtype) for a in parts])
 
     def back(self, D: Array) -> Array:
         """Their sum, each times a row of D: the transpose of `along`."""
@@ -62,7 +67,8 @@ class Sample(NamedTuple):
             A, b = self.raw.astype(np.float64) / half, self.mean / half
         else:
             wide = np.promote_types(self.raw.dtype, dtype)
-            A, b = np.subtract(self.raw / wide.type(half), self.mean / half, dtype=wide), None
+            A, b = np.divide(self.raw, half, dtype=wide), None
+            np.subtract(A, self.mean / half, out=A, casting="same_kind")
         scale = (float(max(A.max(), -A.min())) or 1.0) if scaled else 1.0
         if half > 1 and scale > np.finfo(np.float64).max / half:
             raise ValueError("X spreads wider than float64 can hold: scale it down, for instance by half.")
@@ -87,7 +93,7 @@ def draw(rows: Rows, size: int, rng: np.random.Generator) -> Sample:
     weights = np.maximum(rows.weights[ids], LIGHTEST * rows.weights[ids].max())
     weights = np.ldexp(weights, -int(np.rint(np.log2(weights.mean()))))  # by a power of two: votes that tie still do
     shares = weights / weights.sum()
-    parts = range(0, len(ids), PART)  # float64 copies of all of them would take long
+    parts = range(0, len(ids), PART)
     mean = sum((np.asarray(shares[a : a + PART] @ raw[a : a + PART], np.float64) for a in parts), np.zeros(rows.d))
     return Sample(raw, weights, mean)
 

@@ -56,12 +56,13 @@ def sketch(sample: Sample, rng: np.random.Generator) -> Sketch:
     """The sample along its leading directions."""
     rows = sample.centered()
     basis = principal(rows, min(LEADING, len(sample.mean)), rng)
-    Y, total = rows.along(basis.astype(np.float64)), rows.variance()  # so that equal rows stay equal when rounded
-    shares = rows.weights @ (Y * Y) / rows.weights.sum()
+    Y, total = rows.along_exactly(basis), rows.variance()
+    shares = np.einsum("i,ij,ij->j", rows.weights, Y, Y) / rows.weights.sum()
     q = max(1, int(np.count_nonzero(shares > NOTHING * shares[0])))  # the others are what rounding makes of nothing
     held = float(shares[:q].sum())
     factor = np.sqrt(q / held) if held > 0 else 1.0
-    short = np.hstack([Y[:, :q] * factor, np.ones((len(Y), 1))]).astype(basis.dtype)
+    short = np.ones((len(Y), q + 1), Y.dtype)
+    np.multiply(Y[:, :q], factor, out=short[:, :q], casting="same_kind")
     return Sketch(sample.mean, basis[:, :q], factor / rows.scale, Centered(short, rows.weights), held < SEEN * total)
 
 
