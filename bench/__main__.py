@@ -11,15 +11,16 @@ from .compressed import accuracy, codes_memory, compress, popcount
 from .measure import Lab
 from .resources import many_rows, memory, startup
 from .results import FOLDER, keep, made, read, render
+from .spectral import nmi, scaling, speed
 from .stochastic import ends, reach, stream, variance
 from .suites import Suite, algorithms, converge, franti, lloyd, seeding, ten
 
 _ALL = (
     *(lloyd, ten, converge, reach, variance, stream, ends, popcount, compress, accuracy, seeding, memory, codes_memory),
-    *(startup, franti),
+    *(startup, franti, speed, scaling),
 )
 DEFAULT: dict[str, Suite] = {suite.__name__: suite for suite in _ALL}
-SUITES: dict[str, Suite] = {**DEFAULT, "algorithms": algorithms, "many_rows": many_rows}
+SUITES: dict[str, Suite] = {**DEFAULT, "algorithms": algorithms, "many_rows": many_rows, "nmi": nmi}
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ def seed(task: dict[str, Any]) -> dict[str, Any]:
     return times
 
 
-def label(task: dict[str, Any]) -> dict[str, Any]:
+def predict(task: dict[str, Any]) -> dict[str, Any]:
     found = labeller(task["library"], _load(task["rows"]), np.load(task["start"]))
     found()
     return {"seconds": [_timed(found)[1]["wall"] for _ in range(5)]}
@@ -93,6 +94,21 @@ def restarts(task: dict[str, Any]) -> dict[str, Any]:
     found, times = _timed(lambda: restart(task["library"], X, task["k"], task["n_init"], task["seed"]))
     np.save(task["out"], found.centers)
     return times
+
+
+def labels(task: dict[str, Any]) -> dict[str, Any]:
+    """One fit of an estimator by its name; its labels go to a file."""
+    X = _load(task["rows"])
+    make = getattr(import_module("shoal" if task["library"] == "shoal" else "sklearn.cluster"), task["method"])
+    make(**task["options"]).fit(X[:WARM_ROWS])
+    model, times = _timed(lambda: make(**task["options"]).fit(X))
+    np.save(task["out"], model.labels_)
+    told = getattr(model, "history_", [])
+    return {
+        **times,
+        "peak": status("self")["VmHWM"],
+        **{key: sum(r[key] for r in told) for key in ("columns", "flops") if told},
+    }
 
 
 def memory(task: dict[str, Any]) -> dict[str, Any]:
@@ -112,7 +128,7 @@ def status(process: int | str) -> dict[str, int]:
         return {key: int(value.split()[0]) * 1024 for key, value in pairs}
 
 
-TASKS = {task.__name__: task for task in (fit, seed, label, restarts, memory)}
+TASKS = {task.__name__: task for task in (fit, seed, predict, labels, restarts, memory)}
 
 
 def main() -> None:

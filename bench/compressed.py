@@ -31,7 +31,7 @@ def popcount(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
         taken: dict[str, list[float]] = {name: [] for name in names}
         for _ in range(lab.repeats):
             for name in names:
-                answer = lab.ask({"do": "label", "library": name, **files})
+                answer = lab.ask({"do": "predict", "library": name, **files})
                 if "error" not in answer:
                     taken[name] += answer["seconds"]
                     lab.say(f"  {name}: {median(answer['seconds']):.4f} s")

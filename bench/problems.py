@@ -15,6 +15,8 @@ from scipy import sparse
 Array = np.ndarray[Any, Any]
 
 HOW_TO_GET = {
+    "pendigits": "UCI pen digits, both parts: X as numbers from 0 to 100, 16 columns; y",
+    "shuttle": "UCI Statlog shuttle, both parts: X as integers, 9 columns; y",
     "mnist": 'sklearn.datasets.fetch_openml("mnist_784", version=1): X as uint8',
     "covtype": "sklearn.datasets.fetch_openml(data_id=1596), covertype: X as int16, 54 columns",
     "sift_bsds500": "the SIFT descriptors of the 500 photographs of BSDS500: X as uint8, 128 columns",
@@ -120,27 +122,28 @@ def _file(name: str, how: str) -> Path:
     return path
 
 
-def _arrays(name: str) -> Any:
+def arrays(name: str) -> Any:
+    """A file of the data sets' folder."""
     return np.load(_file(name, HOW_TO_GET[name]))
 
 
 def mnist() -> Array:
-    return np.asarray(_arrays("mnist")["X"], np.float32) / np.float32(255)
+    return np.asarray(arrays("mnist")["X"], np.float32) / np.float32(255)
 
 
 def sift() -> Array:
-    return np.ascontiguousarray(_arrays("sift_bsds500")["X"], np.float32)
+    return np.ascontiguousarray(arrays("sift_bsds500")["X"], np.float32)
 
 
 def covtype() -> Array:
-    X = _arrays("covtype")["X"].astype(np.float64)
+    X = arrays("covtype")["X"].astype(np.float64)
     spread = X.std(axis=0)
     return np.ascontiguousarray((X - X.mean(axis=0)) / np.where(spread > 0, spread, 1), np.float32)
 
 
 def _text(name: str) -> Any:
     """tf-idf with sublinear counts, unit rows; empty rows left out."""
-    parts = _arrays(name)
+    parts = arrays(name)
     X = sparse.csr_array((parts["data"].astype(np.float64), parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))
     idf = np.log((1 + X.shape[0]) / (1 + np.bincount(X.indices, minlength=X.shape[1]))) + 1
     X.data = (1 + np.log(X.data)) * idf[X.indices]
@@ -161,7 +164,7 @@ def _blobs_problem(name: str, n: int, d: int, k: int, steps: tuple[int, int] = (
 
 
 def _with_classes(name: str, rows: Callable[[], Any]) -> tuple[Any, Array]:
-    parts = _arrays(name)
+    parts = arrays(name)
     y = parts["y"]
     return rows(), y[np.diff(parts["indptr"]) > 0] if "indptr" in parts else y
 
@@ -173,7 +176,7 @@ def tiny_classes() -> tuple[Array, Array]:
 
 
 def _plain(name: str) -> Array:
-    return np.ascontiguousarray(_arrays(name)["X"], np.float32)
+    return np.ascontiguousarray(arrays(name)["X"], np.float32)
 
 
 CLASSES = {

@@ -288,3 +288,97 @@ def compressed(X, W, C, batches, alpha, nu, eta):
         bound = ((e - own) ** 2).sum(axis=1) + alpha * (F * (e - h)).sum(axis=1)
         history.append((bound.mean() / 4, loss.mean() / 4))
     return W, C, history[1:]
+
+
+def affinity(X, sigma, root=False, Y=None):
+    """exp(-|x - y|^2 / sigma^2), or without the square; sigma^2 may be a product of local scales. A row is not like itself."""
+    far = distances(X, X if Y is None else Y)
+    A = np.exp(-(np.sqrt(far) if root else far) / np.asarray(sigma) ** 2)
+    return A if Y is not None else A * (1 - np.eye(len(X)))
+
+
+def laplacian(A):
+    """D^-1/2 A D^-1/2; rows without affinities stay zero."""
+    d = A.sum(axis=1)
+    s = np.array([1 / np.sqrt(x) if x > 0 else 0.0 for x in d])
+    return s[:, None] * A * s
+
+
+def leading(L, k):
+    """The k eigenvectors of the largest eigenvalues, and these."""
+    values, vectors = np.linalg.eigh(L)
+    return vectors[:, ::-1][:, :k], values[::-1][:k]
+
+
+def sines(U, W):
+    """Of the angles between two subspaces, from their orthonormal bases."""
+    return np.sqrt(np.maximum(1 - np.linalg.svd(U.T @ W)[1] ** 2, 0))
+
+
+def stochastic_gradient(L, vectors, W):
+    """Han and Filippone (2017), Algorithm 1: L r r' W, averaged, and what of it leads out of the span of W."""
+    G = np.zeros_like(W)
+    for r in vectors:
+        G += np.outer(L @ r, r @ W) / len(vectors)
+    return G - W @ (W.T @ G)
+
+
+def mini_batch_spectral(L, W, batches, rate, epsilon=1e-10):
+    """Algorithm 2, uphill; `batches` are the vectors r of each step."""
+    M = np.zeros_like(W)
+    for vectors in batches:
+        H = stochastic_gradient(L, vectors, W)
+        M = M + H**2
+        Q, R = np.linalg.qr(W + rate * H / (epsilon + np.sqrt(M)))
+        W = Q * np.sign(np.diag(R))
+    return W
+
+
+def harmonic_spectral(L, W, batches):
+    """The same with steps of 2 / (t + 2) in units of W' L W, which is averaged in the same shares."""
+    T = np.zeros((W.shape[1],) * 2)
+    for t, vectors in enumerate(batches):
+        G = sum(np.outer(L @ r, r @ W) for r in vectors) / len(vectors)
+        a = 2 / (t + 2)
+        T = (1 - a) * T + a * (W.T @ G + G.T @ W) / 2
+        values, V = np.linalg.eigh(T)
+        Q, R = np.linalg.qr(W + a * (G - W @ (W.T @ G)) @ (V / np.maximum(values, 1e-3 * values[-1]) @ V.T))
+        W = Q * np.sign(np.diag(R))
+    return W, T
+
+
+def nystrom(K, ids, k):
+    """Fowlkes et al. (2004), one-shot: eigenvectors of the normalised approximation, and their values. K has ones on its
+    diagonal and `ids` come first in it."""
+    m = len(ids)
+    order = np.r_[ids, np.setdiff1d(np.arange(len(K)), ids)]
+    A, B = K[np.ix_(ids, ids)], K[np.ix_(ids, order[m:])]
+    inverse = np.linalg.pinv(A, rcond=1e-10, hermitian=True)
+    d = np.r_[A.sum(axis=1) + B.sum(axis=1), B.sum(axis=0) + B.T @ inverse @ B.sum(axis=1)]
+    A, B = A / np.sqrt(np.outer(d[:m], d[:m])), B / np.sqrt(np.outer(d[:m], d[m:]))
+    values, V = np.linalg.eigh(A)
+    there = values > 1e-10 * values[-1]
+    root = V[:, there] / np.sqrt(values[there]) @ V[:, there].T
+    U, values, _ = np.linalg.svd(A + root @ B @ B.T @ root)
+    out = np.empty((len(K), k))
+    out[order] = np.vstack([A, B.T]) @ root @ (U[:, :k] / np.sqrt(values[:k]))
+    return out, values[:k]
+
+
+def landmark_spectral(X, C, nearest, sigma, k):
+    """Chen and Cai (2011): left singular vectors of the rows' shares of their nearest landmarks; squared singular values."""
+    far = distances(X, C)
+    Z = np.zeros_like(far)
+    for i, row in enumerate(far):
+        near = np.argsort(row, kind="stable")[:nearest]
+        Z[i, near] = np.exp(-row[near] / sigma**2)
+    Z /= Z.sum(axis=1, keepdims=True)
+    U, s, _ = np.linalg.svd(Z[:, Z.any(axis=0)] / np.sqrt(Z.sum(axis=0)[Z.any(axis=0)]), full_matrices=False)
+    return U[:, :k], s[:k] ** 2
+
+
+def neighbors(X, count):
+    """Numbers of each row's nearest other rows, nearest first."""
+    far = distances(X, X)
+    np.fill_diagonal(far, np.inf)
+    return np.argsort(far, axis=1, kind="stable")[:, :count]

@@ -4,9 +4,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
-def test_a_tiny_benchmark():
-    command = [sys.executable, "-m", "bench", "lloyd", "--quick"]
+
+@pytest.mark.parametrize(
+    ("suites", "told"),
+    [
+        (["lloyd"], ["shoal-lloyd against sklearn"]),
+        (["nmi", "speed", "scaling"], ["the paper's NMI less ours", "MiniBatchSpectral against sklearn-arpack", "slope"]),
+    ],
+    ids=["kmeans", "spectral"],
+)
+def test_a_tiny_benchmark(suites, told):
+    command = [sys.executable, "-m", "bench", *suites, "--quick"]
     done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert "shoal-lloyd against sklearn" in done.stdout, done.stdout
+    for words in told:
+        assert words in done.stdout, done.stdout

@@ -6,21 +6,28 @@ __version__ = "0.1.0"
 __all__ = [
     "BinaryKMeans",
     "CompressedKMeans",
+    "ExactSpectral",
     "GradientKMeans",
     "KMeans",
+    "LandmarkSpectral",
     "MiniBatchKMeans",
+    "MiniBatchSpectral",
     "NestedKMeans",
+    "NystromSpectral",
     "OnlineKMeans",
+    "PowerSpectral",
     "SphericalMixture",
     "VarianceReducedKMeans",
     "binary",
     "cluster",
     "metrics",
+    "spectral",
 ]
 
 if TYPE_CHECKING:
     from . import binary as binary
     from . import metrics as metrics
+    from . import spectral as spectral
     from .binary.binary_kmeans import BinaryKMeans as BinaryKMeans
     from .binary.compressed import CompressedKMeans as CompressedKMeans
     from .front import cluster as cluster
@@ -31,15 +38,25 @@ if TYPE_CHECKING:
     from .kmeans.nested import NestedKMeans as NestedKMeans
     from .kmeans.online import OnlineKMeans as OnlineKMeans
     from .kmeans.variance_reduced import VarianceReducedKMeans as VarianceReducedKMeans
+    from .spectral.exact import ExactSpectral as ExactSpectral
+    from .spectral.landmarks import LandmarkSpectral as LandmarkSpectral
+    from .spectral.minibatch import MiniBatchSpectral as MiniBatchSpectral
+    from .spectral.nystrom import NystromSpectral as NystromSpectral
+    from .spectral.power import PowerSpectral as PowerSpectral
 
 _HOMES = {  # imported on first use: scikit-learn and Numba take half a second
     "BinaryKMeans": "shoal.binary.binary_kmeans",
     "CompressedKMeans": "shoal.binary.compressed",
+    "ExactSpectral": "shoal.spectral.exact",
     "GradientKMeans": "shoal.kmeans.gradient",
     "KMeans": "shoal.kmeans.exact",
+    "LandmarkSpectral": "shoal.spectral.landmarks",
     "MiniBatchKMeans": "shoal.kmeans.minibatch",
+    "MiniBatchSpectral": "shoal.spectral.minibatch",
     "NestedKMeans": "shoal.kmeans.nested",
+    "NystromSpectral": "shoal.spectral.nystrom",
     "OnlineKMeans": "shoal.kmeans.online",
+    "PowerSpectral": "shoal.spectral.power",
     "SphericalMixture": "shoal.kmeans.mixture",
     "VarianceReducedKMeans": "shoal.kmeans.variance_reduced",
     "cluster": "shoal.front",
@@ -51,7 +68,7 @@ def __getattr__(name: str) -> Any:
 
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in ("binary", "metrics"):
+    if name in ("binary", "metrics", "spectral"):
         return import_module(f"shoal.{name}")
     raise AttributeError(f"module 'shoal' has no attribute {name!r}")
 

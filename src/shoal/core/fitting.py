@@ -41,6 +41,15 @@ def keep(model: Any, given: dict[str, Any]) -> None:
         setattr(model, name, given[name])
 
 
+def share_docs(cls: type, parameters: str, attributes: str) -> None:
+    """What a family of classes takes and gives is documented once; what a class says itself goes before it."""
+    doc, own = cls.__doc__ or "", inspect.signature(cls).parameters
+    words = {name: parameter.default for name, parameter in own.items()}
+    entries = re.findall(r"^(    (\w+) : .*\n(?:     .*\n)*)", parameters, re.MULTILINE)
+    shared = [entry.format(**words) for entry, name in entries if name in own and f"\n    {name} : " not in doc]
+    cls.__doc__ = doc.replace("    ...\n", "".join(shared), 1).replace("    ...\n", attributes, 1)
+
+
 IN_SQUARES = {"energy", "shift", "newest"}  # what a step may tell that has the unit of a squared distance
 
 
@@ -128,13 +137,8 @@ class CenterMover(CentersEstimator):
     verbose: int
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """What all of them take and give is documented here, once; what a class says itself goes before it."""
         super().__init_subclass__(**kwargs)
-        doc, own = cls.__doc__ or "", inspect.signature(cls).parameters
-        words = {name: own[name].default for name in ("max_iter", "tol") if name in own}
-        entries = re.findall(r"^(    (\w+) : .*\n(?:     .*\n)*)", PARAMETERS, re.MULTILINE)
-        shared = [entry.format(**words) for entry, name in entries if name in own and f"\n    {name} : " not in doc]
-        cls.__doc__ = doc.replace("    ...\n", "".join(shared), 1).replace("    ...\n", ATTRIBUTES, 1)
+        share_docs(cls, PARAMETERS, ATTRIBUTES)
 
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         """The method for these rows."""

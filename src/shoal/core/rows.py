@@ -241,6 +241,21 @@ class Rows:
         some.block_rows = min(self.block_rows, max(1, -(-len(ids) // pieces)))
         return some
 
+    def beside(self, source: Source) -> Rows:
+        """Rows of another source for the same threads, for as long as these are open."""
+        other = Rows(source, n_threads=self.n_threads)
+        other._open, other._pool = self._open, self._pool
+        return other
+
+    def __copy__(self) -> Rows:
+        other = Rows.__new__(Rows)
+        vars(other).update(vars(self))
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a pickle: without threads."""
+        return {**vars(self), "_open": None, "_pool": None}
+
     def raw_shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
         """fn(start, raw rows, slices of per_row..., args...) of every block, in row order."""
         if self._pool is None:

@@ -144,6 +144,19 @@ class SparseSource:
         return sparse.csr_array(self.X[rows])
 
 
+class DenseSource:
+    """Sparse rows, read as dense ones: for what moves their zeros."""
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.shape, self.dtype, self.is_map = source, source.shape, source.dtype, source.is_map
+
+    def read(self, start: int, stop: int) -> Array:
+        return np.asarray(self.source.read(start, stop).toarray())
+
+    def take(self, rows: Array) -> Array:
+        return np.asarray(self.source.take(rows).toarray())
+
+
 def _trusted(X: Any) -> Any:
     """The same matrix, its indices looked at: compiled code follows them wherever they lead."""
     X = copy(X)  # shares the arrays: the check may put others in their place, but not in the user's matrix

@@ -1,0 +1,211 @@
+"""How alike rows are: exp(-|x - y|^2 / sigma^2) and its kin, computed by the column when asked for.
+
+L. Zelnik-Manor, P. Perona (2004), Self-tuning spectral clustering, NIPS: exp(-|x - y|^2 / (s_x s_y)), where s is the
+distance from a near neighbour.
+
+A column is a product of matrices and an exponential of each entry, a tile of rows at a time, so that the tile stays in
+the cache; the rows' threads share the tiles. A row is not like itself: the diagonal is zero.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from copy import copy
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.blocks import Block, Centers
+from ..core.rows import Rows
+from ..core.seeding import generator
+from ..core.types import Array
+from ..kernels import affinity as kernels
+from .neighbors import nearest
+from .tiles import block_of, dense_rows, prepare, small_blocks, tiles
+
+SAMPLE, SHARE, FEWEST = 1000, 2, 7  # to choose sigma from: rows, parts of a cluster, neighbours at least
+DIGITS = 1e-2  # how far off an exponent may be
+
+
+class Columns(NamedTuple):
+    """Some rows, made ready to be compared with others."""
+
+    ids: Array  # int64, in order
+    centers: Centers
+    v: Array  # one over their scales
+
+
+def _tile(start: int, block: Block, where: slice, u: Array, columns: Columns, root: bool, known: bool) -> Array:
+    """Affinities of some rows of a block."""
+    part = block.take(where)
+    S = part.scores(columns.centers, slice(None))
+    kernels.fall_off(S, part.squared_norms().astype(S.dtype), u[where].astype(S.dtype), columns.v.astype(S.dtype), root)
+    if known:
+        first, last = np.searchsorted(columns.ids, [start + where.start, start + where.stop])
+        S[columns.ids[first:last] - start - where.start, np.arange(first, last)] = 0
+    return S
+
+
+class Job(NamedTuple):
+    """The rows that are compared, and how."""
+
+    rows: Rows
+    root: bool
+    known: bool  # are they the rows behind the columns? Then their numbers are the same, and their values have been checked
+
+
+Use = Callable[[Array, Array], Any]  # what to do with a tile: (its rows of the result, the tile) -> share
+
+
+def _block(start: int, raw: Any, u: Array, out: Array, job: Job, columns: Columns, use: Use, since: int = 0) -> Any:
+    """One block of rows against some columns, tile by tile. Blocks before `since` are passed over."""
+    if start < since:
+        return 0.0
+    block, centers = block_of(start, raw, job.rows, columns.centers, job.known)
+    columns = columns._replace(centers=centers)
+    shares = (use(out[w], _tile(start, block, w, u, columns, job.root, job.known)) for w in tiles(block, len(columns.ids)))
+    return sum(shares, start=0.0)
+
+
+def _add_product(out: Array, S: Array, B: Array) -> float:
+    out += S @ B
+    return 0.0
+
+
+def fill(out: Array, S: Array, where: slice) -> float:
+    out[:, where] = S
+    return 0.0
+
+
+def _add_moments(out: Array, S: Array) -> float:
+    out[:, 0] += S.sum(axis=1)
+    out[:, 1] += np.einsum("ij,ij->i", S, S)
+    return 0.0
+
+
+def _add_sums(out: Array, S: Array) -> Array:
+    """Along the rows; and, as a share, along the columns."""
+    out += S @ np.ones(S.shape[1], S.dtype)
+    return (np.ones(len(S), S.dtype) @ S).astype(np.float64)
+
+
+class KernelAffinity:
+    """exp(-|x - y|^2 u_x u_y) of rows, or without the square, u being one over their scales."""
+
+    def __init__(self, rows: Rows, u: Array, root: bool = False, neighbor: int = 0) -> None:
+        """`neighbor`: that of a row which gives its scale; 0 where all have the same."""
+        self.rows, self.root, self.neighbor = small_blocks(rows), root, neighbor
+        self.among = self.rows
+        noise = float(np.finfo(rows.dtype).eps) * max(rows.shares(_reach_block), default=0.0)  # in a squared distance
+        if (np.sqrt(noise) if root else noise) * float(u.max()) ** 2 > DIGITS:
+            self.rows.dtype = np.dtype(np.float64)
+        self.u = u.astype(self.rows.dtype)
+        self.n, self.dtype = len(rows), self.rows.dtype
+
+    def part(self, ids: Array) -> KernelAffinity:
+        """Of some of the rows, on the scales that they have among all."""
+        some = copy(self)
+        some.rows, some.u, some.n = self.rows.part(ids, 1), self.u[ids], len(ids)
+        return some
+
+    def scale(self, new: Rows) -> Array:
+        """One over the scales of new rows."""
+        if not self.neighbor:
+            return np.full(len(new), self.u[0])
+        return local_scales(nearest(new, self.among, self.neighbor, known=False)[0])
+
+    def columns(self, ids: Array, like: Rows | None = None) -> Columns:
+        """Columns for these rows, or for others that are laid out in another way."""
+        rows = self.rows
+        raw = rows.source.read(int(ids[0]), int(ids[-1]) + 1) if ids[-1] - ids[0] + 1 == len(ids) else rows.source.take(ids)
+        return Columns(ids, prepare(like or rows, dense_rows(rows, raw)), self.u[ids])
+
+    def chunks(self, ids: Array | None = None, like: Rows | None = None) -> Iterator[tuple[Columns, slice]]:
+        """Columns, as many at a time as a tile is wide, with their places among `ids` (or among all)."""
+        ids = np.arange(self.n) if ids is None else ids
+        for a in range(0, len(ids), self.rows.block_rows):
+            where = slice(a, min(a + self.rows.block_rows, len(ids)))
+            yield self.columns(ids[where], like), where
+
+    def _each(self, out: Array, columns: Columns, use: Use, since: int = 0) -> Iterator[Any]:
+        """Shares of all blocks of these rows."""
+        job = Job(self.rows, self.root, True)
+        return self.rows.raw_shares(_block, job, columns, use, since, per_row=(self.u, out))
+
+    def product(self, B: Array, ids: Array | None = None) -> Array:
+        """A[:, ids] B, or A B."""
+        out, B = np.zeros((self.n, B.shape[1]), self.dtype), np.ascontiguousarray(B, self.dtype)
+        for columns, where in self.chunks(ids):
+            deque(self._each(out, columns, partial(_add_product, B=B[where])), 0)
+        return out
+
+    def against(self, new: Rows, B: Array) -> Array:
+        """The product of new rows' affinities to these rows with B."""
+        out, B = np.zeros((len(new), B.shape[1])), np.ascontiguousarray(B, self.dtype)
+        u = self.scale(new)
+        for columns, where in self.chunks(None, new):
+            deque(self.compare(new, u, columns, out, partial(_add_product, B=B[where])), 0)
+        return out
+
+    def compare(self, new: Rows, u: Array, columns: Columns, out: Array, use: Use) -> Iterator[Any]:
+        """Shares of all blocks of new rows."""
+        new = small_blocks(new)
+        new.dtype = self.dtype
+        return new.raw_shares(_block, Job(new, self.root, False), columns, use, per_row=(u, out))
+
+    def degrees(self) -> Array:
+        """Sums of the rows of A, float64. A is symmetric: half of it will do."""
+        out, side = np.zeros(self.n), self.rows.block_rows
+        for columns, where in self.chunks():
+            for i, share in enumerate(self._each(out, columns, _add_sums, where.start)):
+                if i * side > where.start:
+                    out[where] += share
+        return out
+
+    def column_moments(self, ids: Array) -> tuple[Array, Array]:
+        """Sums of the rows of A[:, ids], and of their squares."""
+        out = np.zeros((self.n, 2))
+        for columns, _ in self.chunks(ids):
+            deque(self._each(out, columns, _add_moments), 0)
+        return out[:, 0], out[:, 1]
+
+    def dense(self) -> Array:
+        """A in memory."""
+        out = np.empty((self.n, self.n), self.dtype)
+        for columns, where in self.chunks():
+            deque(self._each(out, columns, partial(fill, where=where)), 0)
+        return out
+
+    def block(self, ids: Array) -> Array:
+        """A[ids, ids]."""
+        return self.part(ids).dense()
+
+
+def _reach_block(block: Block) -> float:
+    return float(block.squared_norms().max(initial=0))
+
+
+def local_scales(near: Array) -> Array:
+    """One over the distances from the last of each row's neighbours; equal rows get a thousandth of what is usual."""
+    far = np.sqrt(near[:, -1])
+    usual = float(np.median(far[far > 0])) if (far > 0).any() else 1.0
+    return np.asarray(1 / np.maximum(far, 1e-3 * usual))
+
+
+def choose_sigma(rows: Rows, k: int, seed: int) -> float:
+    """How far from a row the nearer half of its cluster reaches, if clusters are of one size: the median of a sample."""
+    n = min(len(rows), SAMPLE)
+    ids = np.sort(generator(seed, 1 << 40).choice(len(rows), n, replace=False))
+    X = rows.take(ids).astype(np.float64)
+    norms2 = np.einsum("ij,ij->i", X, X)
+    far = np.maximum(norms2[:, None] + norms2 - 2 * X @ X.T, 0)
+    np.fill_diagonal(far, 0)
+    nth = min(max(n // (SHARE * k), FEWEST), n - 1)
+    near = np.partition(far, nth, axis=1)[:, nth]
+    noise = 1e-12 * norms2.max(initial=0)  # equal rows seem to be as far apart as this
+    scale = float(np.median(near))
+    if scale <= noise:
+        scale = float(far[far > noise].mean()) if (far > noise).any() else 1.0
+    return float(np.sqrt(scale))

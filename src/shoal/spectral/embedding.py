@@ -1,0 +1,242 @@
+"""From rows to clusters by way of an embedding: what all spectral estimators share.
+
+A method finds, for each row, its entries in a few eigenvectors; k-means on them gives the clusters. New rows are embedded
+by Nystroem's extension: an eigenvector's entry for a row is the mean of its entries for the rows that are like it, over
+the eigenvalue.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ..core.checks import check_rows
+from ..core.driver import Limits, Outcome, drive
+from ..core.estimator import all_or_nothing, seed_of, warn
+from ..core.fitting import Count, share_docs
+from ..core.moments import check_values
+from ..core.rows import Frame, Rows
+from ..core.shuffle import keys_of
+from ..core.sources import DenseSource
+from ..core.types import Array
+from ..kmeans.exact import KMeans
+from .kinds import Reach
+from .laplacian import inverse_root
+from .parameters import ATTRIBUTES, PARAMETERS
+
+
+class Info(NamedTuple):
+    """What one step learned."""
+
+    objective: float
+    change: float
+    columns: int
+    flops: int
+
+
+class Map(NamedTuple):
+    """From a row's affinities a to its entries: a P / sqrt(a q)."""
+
+    reach: Reach
+    P: Array  # (b, k)
+    q: Array  # (b)
+
+    def embed(self, new: Rows) -> tuple[Array, Array]:
+        """Entries of new rows, and which of them are like any row at all."""
+        out = self.reach.against(new, np.column_stack([self.P, self.q]))
+        s = inverse_root(out[:, -1])
+        return out[:, :-1] * s[:, None], s > 0
+
+
+class Extension(NamedTuple):
+    """How rows are embedded: those of the fit are recognised, new ones are mapped."""
+
+    map: Any  # with embed(rows) -> (entries, which are like any row)
+    frame: Frame
+    keys: Array  # of the rows of the fit, in order; none of precomputed affinities
+    places: Array  # where these rows are
+
+
+class Found(NamedTuple):
+    """What a method found."""
+
+    vectors: Array  # (n, k)
+    values: Array  # (k), the largest first
+    map: Any
+    outcome: Outcome
+
+
+class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC):
+    """Estimators that cluster an embedding of the rows. A subclass embeds."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_clusters": [Count()],
+        "normalize": ["boolean"],
+        "n_init": [Count()],
+        "random_state": ["random_state", np.random.Generator],
+        "n_threads": [Count(), None],
+        "callback": [callable, None],
+        "verbose": ["verbose"],
+    }
+
+    n_clusters: int
+    normalize: bool
+    n_init: int
+    random_state: Any
+    n_threads: int | None
+    callback: Callable[[dict[str, Any]], bool | None] | None
+    verbose: int
+    labels_: Array
+    embedding_: Array
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        share_docs(cls, PARAMETERS, ATTRIBUTES)
+
+    @abstractmethod
+    def _embed(self, rows: Rows, X: Any, seed: int, deadline: float | None) -> Found:
+        """Eigenvectors of the rows of X, and how to embed others."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Cluster the rows of X. If that fails, the model stays what it was.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            Real numbers, finite, as for `KMeans`. Rows are read in blocks, so that a memory map may be larger than memory.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        budget = getattr(self, "time_budget", None)
+        deadline = None if budget is None else time.perf_counter() + budget
+        self._validate_params()
+        with all_or_nothing(self):
+            source = check_rows(self, X, reset=True)
+            n, k = source.shape[0], self.n_clusters
+            if n < k:
+                raise ValueError(f"n_samples={n} should be >= n_clusters={k}: ask for fewer clusters.")
+            seed = seed_of(self.random_state)
+            with Rows(source, n_threads=self.n_threads) as rows:
+                self._publish(rows, self._embed(rows, X, seed, deadline), seed)
+        return self
+
+    def _publish(self, rows: Rows, found: Found, seed: int) -> None:
+        W = found.vectors
+        keys, places = np.empty((2, 0), np.int64)
+        if not self._is_pairwise():
+            keys, places, groups = np.unique(keys_of(rows), return_index=True, return_inverse=True)
+            if len(keys) < len(rows):  # equal rows have equal entries in every eigenvector: whatever differs is error
+                counts = np.bincount(groups)
+                sums = [np.bincount(groups, column) / counts for column in W.T]
+                W = np.stack(sums, axis=1).astype(W.dtype)[groups]
+        self.embedding_ = W
+        self.eigenvalues_ = found.values
+        self.history_ = found.outcome.history
+        self.stop_reason_ = found.outcome.reason
+        self.n_iter_ = len(self.history_)
+        self.extension_ = Extension(found.map, rows.frame, keys, places)
+        self.kmeans_ = KMeans(self.n_clusters, n_init=self.n_init, random_state=seed, n_threads=self.n_threads)
+        self.labels_ = self.kmeans_.fit(self._points(W)).labels_
+
+    def _points(self, W: Array) -> Array:
+        """What k-means gets to see."""
+        if not self.normalize:
+            return W
+        norms = np.linalg.norm(W, axis=1, keepdims=True)
+        return np.asarray(W / np.where(norms > 0, norms, 1))
+
+    def _drive(
+        self, step: Callable[[Any], tuple[Any, Info]], state: Any, done: Callable[[Any, Info], bool], limits: Limits
+    ) -> Outcome:
+        def tell(record: dict[str, Any]) -> bool:
+            if self.verbose:
+                print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
+            return bool(self.callback(dict(record))) if self.callback is not None else False
+
+        return drive(step, state, done, limits, [tell])
+
+    def _at_once(self, step: Callable[[], tuple[Any, Info]]) -> Outcome:
+        """A method of one step."""
+        return self._drive(lambda _: step(), None, lambda state, info: True, Limits(1))
+
+    def transform(self, X: Any) -> Array:
+        """The rows' entries in the eigenvectors: those of `embedding_` for rows of the fit, else by Nystroem's extension.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            Rows with the columns of the fit; for a precomputed affinity, their affinities to the rows of the fit.
+
+        Returns
+        -------
+        embedding : array of shape (n_samples, n_clusters)
+        """
+        return self._entries(X)
+
+    def _entries(self, X: Any) -> Array:
+        check_is_fitted(self, "embedding_")
+        source = check_rows(self, X, reset=False)
+        known = self.extension_
+        with Rows(source, frame=known.frame, n_threads=self.n_threads) as rows:
+            deque(rows.raw_shares(check_values, False), 0)
+            out = np.zeros((len(rows), self.embedding_.shape[1]), self.embedding_.dtype)
+            new = np.arange(len(rows))
+            if len(known.keys):
+                keys = keys_of(rows)
+                at = np.searchsorted(known.keys, keys).clip(max=len(known.keys) - 1)
+                new = np.flatnonzero(known.keys[at] != keys)
+                out[:] = self.embedding_[known.places[at]]
+            if rows.is_sparse and known.frame.shift is not None:  # zeros don't stay zeros
+                rows = rows.beside(DenseSource(source))
+                rows.frame = known.frame
+            if len(new):
+                out[new], like = known.map.embed(rows if len(new) == len(rows) else rows.pick(new, len(known.keys)))
+                self._tell_of_strangers(new[~like])
+        return out
+
+    def _tell_of_strangers(self, alone: Array) -> None:
+        if len(alone):
+            warn(
+                f"{len(alone)} rows of X are like no row of the fit (the first is row {alone[0]}): they are embedded at zero.",
+                UserWarning,
+            )
+
+    def predict(self, X: Any) -> Array:
+        """The cluster of each row: that of its embedding.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            As for `transform`.
+
+        Returns
+        -------
+        labels : int32 array of shape (n_samples,)
+        """
+        W = self._entries(X)
+        return self.kmeans_.predict(self._points(W))
+
+    def _is_pairwise(self) -> bool:
+        return getattr(self, "affinity", "") == "precomputed"
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.embedding_.shape[1])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self._is_pairwise()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

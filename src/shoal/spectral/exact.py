@@ -1,0 +1,95 @@
+"""`ExactSpectral`: spectral clustering by the leading eigenvectors themselves.
+
+A. Ng, M. Jordan, Y. Weiss (2002), On spectral clustering: analysis and an algorithm, NIPS.
+Differs from the paper: rows of the embedding are scaled to unit length only if asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from ..core.driver import Outcome
+from ..core.fitting import keep
+from ..core.seeding import generator
+from ..core.types import Array
+from .embedding import Info
+from .laplacian import Laplacian
+from .operator import LaplacianEstimator
+
+SMALL = 200  # rows up to which, and a share of all eigenvectors from which on, all of them are computed at once
+DIGITS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 0.0}  # asked of ARPACK; products in float32 have no more
+
+
+def leading(L: Laplacian, k: int, seed: int) -> tuple[Array, Array, int]:
+    """The k leading eigenvectors and eigenvalues, the largest first, and how many products with L they took."""
+    n = L.n
+    if n <= SMALL or 4 * k >= n:
+        values, vectors = np.linalg.eigh(L.times(np.eye(n, dtype=L.dtype)).astype(np.float64))
+        return vectors[:, : -k - 1 : -1], values[: -k - 1 : -1], n
+    count = [0]
+
+    def times(v: Array) -> Array:
+        count[0] += 1
+        return L.times(v.reshape(n, -1).astype(L.dtype)).astype(np.float64).reshape(v.shape)
+
+    operator = LinearOperator((n, n), matvec=times, matmat=times, dtype=np.float64)
+    start = generator(seed, 1 << 42).standard_normal(n)
+    width = min(n - 1, max(3 * k, 40))
+    values, vectors = eigsh(operator, k, which="LA", v0=start, ncv=width, tol=DIGITS[L.dtype])
+    order = np.argsort(-values, kind="stable")
+    return vectors[:, order], values[order], count[0]
+
+
+class ExactSpectral(LaplacianEstimator):
+    """Spectral clustering by the exact leading eigenvectors (ARPACK's, through SciPy).
+
+    Parameters
+    ----------
+    ...
+
+    Attributes
+    ----------
+    ...
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import ExactSpectral
+    >>> angles = np.linspace(0, 2 * np.pi, 200, endpoint=False)
+    >>> rings = np.concatenate([r * np.column_stack([np.cos(angles), np.sin(angles)]) for r in (1, 4)])
+    >>> labels = ExactSpectral(n_clusters=2, sigma=0.5, random_state=0).fit_predict(rings)
+    >>> len(set(labels[:200])), len(set(labels[200:])), len(set(labels))
+    (1, 1, 2)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        affinity: str = "rbf",
+        sigma: float | None = None,
+        n_neighbors: int | None = None,
+        neighbors: str = "exact",
+        degree_samples: int | None = None,
+        store: bool = True,
+        normalize: bool = False,
+        n_init: int = 10,
+        random_state: Any = None,
+        n_threads: int | None = None,
+        callback: Callable[[dict[str, Any]], bool | None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        keep(self, locals())
+
+    def _solve(self, L: Laplacian, seed: int, deadline: float | None) -> tuple[Array, Array, Outcome]:
+        def step() -> tuple[tuple[Array, Array], Info]:
+            vectors, values, products = leading(L, self.n_clusters, seed)
+            return (vectors, values), Info(-float(values.sum()) / 2, 0.0, products * L.n, products * (2 * L.n**2 - L.n))
+
+        outcome = self._at_once(step)
+        vectors, values = outcome.state
+        return vectors.astype(L.dtype), values, outcome

@@ -1,0 +1,108 @@
+"""The affinities by their names, made ready for some rows: what a fit multiplies by, and what new rows are compared with."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ..core.moments import measure
+from ..core.rows import Rows
+from ..core.types import Array
+from . import graph
+from .affinity import KernelAffinity, choose_sigma, local_scales
+from .laplacian import Affinity
+from .neighbors import approximate, nearest
+
+KERNELS = ("rbf", "rbf-norm", "self-tuning")
+KINDS = (*KERNELS, "knn", "precomputed")
+NEIGHBORS = {"knn": 10, "self-tuning": 7}
+LEAST = 1e-15  # a scale, in the rows' frame: one over its square is still a float32
+
+
+class Choice(NamedTuple):
+    """What the user asks for."""
+
+    affinity: str
+    sigma: float | None
+    n_neighbors: int | None
+    neighbors: str
+
+
+class Reach(Protocol):
+    """New rows, as seen from those of the fit."""
+
+    def against(self, new: Rows, B: Array) -> Array: ...
+
+
+class Kind(NamedTuple):
+    """An affinity for some rows."""
+
+    affinity: Affinity
+    reach: Reach
+    sigma: float | None  # as the user knows it
+    remedy: str  # if rows are like no other
+
+
+class Neighbors:
+    """New rows of a graph of neighbours are like their nearest rows of the fit."""
+
+    def __init__(self, rows: Rows, count: int) -> None:
+        self.rows, self.count = rows, count
+
+    def against(self, new: Rows, B: Array) -> Array:
+        who = nearest(new, self.rows, self.count, known=False)[1]
+        return np.asarray(B[who].sum(axis=1))
+
+
+class Given:
+    """New rows of a precomputed affinity hold their affinities to the rows of the fit."""
+
+    def against(self, new: Rows, B: Array) -> Array:
+        out = np.empty((len(new), B.shape[1]))
+        deque(new.raw_shares(_given_block, B, per_row=(out,)), 0)
+        return out
+
+
+def _given_block(start: int, raw: Any, out: Array, B: Array) -> None:
+    graph.check_block(start, raw)
+    out[:] = raw @ B
+
+
+def kernel(rows: Rows, choice: Choice, k: int, seed: int) -> tuple[KernelAffinity, float | None]:
+    """An affinity that is computed by the column, and its sigma."""
+    rows.frame = measure(rows).frame
+    if choice.affinity == "self-tuning":
+        count = neighbors_of(choice, len(rows))
+        near, _ = nearest(rows, rows, count, known=True) if count else (np.ones((len(rows), 1)), None)
+        return KernelAffinity(rows, local_scales(near), False, count), None
+    root, e = choice.affinity == "rbf-norm", rows.frame.exponent
+    if choice.sigma is None:
+        length = choose_sigma(rows, k, seed)
+        public = float(np.ldexp(length, -e))
+        public = float(np.sqrt(public)) if root else public
+    else:  # sigma^2 divides distances, or sigma does
+        public = choice.sigma
+        length = float(np.ldexp(public**2 if root else public, e))
+    u = 1 / max(np.sqrt(length) if root else length, LEAST)
+    return KernelAffinity(rows, np.full(len(rows), u), root), public
+
+
+def neighbors_of(choice: Choice, n: int) -> int:
+    """How many neighbours a row has; no more than there are other rows."""
+    return min(choice.n_neighbors or NEIGHBORS[choice.affinity], n - 1)
+
+
+def find(rows: Rows, choice: Choice, k: int, seed: int) -> Kind:
+    if choice.affinity == "precomputed":
+        return Kind(graph.precomputed(rows), Given(), None, "drop such rows, or give them affinities")
+    if choice.affinity == "knn":
+        rows.frame = measure(rows).frame
+        count = neighbors_of(choice, len(rows))
+        exact = choice.neighbors == "exact" or rows.is_sparse
+        _, who = nearest(rows, rows, count, known=True) if exact else approximate(rows, count, seed)
+        return Kind(graph.neighbor_graph(rows, who), Neighbors(rows, max(count, 1)), None, "ask for more neighbours")
+    affinity, sigma = kernel(rows, choice, k, seed)
+    what = f"sigma={sigma:.3g} is too small for them: raise it, or leave it at None" if sigma else "drop them"
+    return Kind(affinity, affinity, sigma, what)

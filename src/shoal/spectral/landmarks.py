@@ -1,0 +1,156 @@
+"""`LandmarkSpectral`: rows as mixtures of a few landmarks, and the eigenvectors of how alike the mixtures are.
+
+X. Chen, D. Cai (2011), Large scale spectral clustering with landmark-based representation, AAAI (LSC-K).
+Landmarks are centres of k-means; a row is like its nearest ones, in shares that add up to one, Z. With the columns of Z
+scaled by the roots of their sums, the singular vectors of Z are the eigenvectors of Z Z', whose rows add up to one.
+Differs from the paper: the kernel is exp(-d^2 / sigma^2), as everywhere here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval
+
+from ..core.fitting import Count, keep
+from ..core.moments import measure
+from ..core.rows import Rows
+from ..core.sources import ArraySource
+from ..core.types import Array
+from ..kmeans.exact import KMeans
+from .embedding import Found, Info, SpectralEstimator
+from .laplacian import inverse_root
+from .neighbors import nearest
+
+TINY = 1e-300
+FEW_STEPS = 5  # of k-means: landmarks need not have converged
+
+
+def shares(near: Array, sigma2: float) -> Array:
+    """How much of a row each of its nearest landmarks has, from squared distances: a line adds up to one."""
+    Z = np.exp(-(near - near[:, :1]) / sigma2)  # seen from the nearest, so that it can't vanish
+    return np.asarray(Z / Z.sum(axis=1, keepdims=True))
+
+
+class LandmarkMap(NamedTuple):
+    """From a row's shares to its entries."""
+
+    landmarks: Rows
+    nearest: int
+    sigma2: float
+    P: Array  # (p, k)
+
+    def embed(self, new: Rows) -> tuple[Array, Array]:
+        near, who = nearest(new, self.landmarks, self.nearest, known=False)
+        return self.of(shares(near, self.sigma2), who), np.ones(len(new), bool)
+
+    def of(self, Z: Array, who: Array) -> Array:
+        out = np.zeros((len(Z), self.P.shape[1]))
+        for z, landmark in zip(Z.T, who.T, strict=True):
+            out += z[:, None] * self.P[landmark]
+        return out
+
+
+class LandmarkSpectral(SpectralEstimator):
+    """Spectral clustering of rows as mixtures of their nearest landmarks: the fastest, and an approximation.
+
+    Parameters
+    ----------
+    n_landmarks : int, default=500
+        How many landmarks: centres of a k-means of a few steps (as many as rows, if there are fewer).
+    n_nearest : int, default=6
+        How many landmarks a row is a mixture of.
+    sigma : float or None, default=None
+        A landmark at distance d has a share of exp(-d^2 / sigma^2), before the shares are made to add up to one. None for
+        the root mean square of the distances.
+    ...
+
+    Attributes
+    ----------
+    ...
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import LandmarkSpectral
+    >>> X = np.random.default_rng(0).normal(size=(300, 2)) + 9 * (np.arange(300) % 3)[:, None]
+    >>> model = LandmarkSpectral(n_clusters=3, n_landmarks=30, random_state=0).fit(X)
+    >>> sorted(np.bincount(model.labels_).tolist())
+    [100, 100, 100]
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SpectralEstimator._parameter_constraints,
+        "n_landmarks": [Count()],
+        "n_nearest": [Count()],
+        "sigma": [Interval(Real, 0, None, closed="neither"), None],
+    }
+
+    n_landmarks: int
+    n_nearest: int
+    sigma: float | None
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_landmarks: int = 500,
+        n_nearest: int = 6,
+        sigma: float | None = None,
+        normalize: bool = False,
+        n_init: int = 10,
+        random_state: Any = None,
+        n_threads: int | None = None,
+        callback: Callable[[dict[str, Any]], bool | None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        keep(self, locals())
+
+    def _embed(self, rows: Rows, X: Any, seed: int, deadline: float | None) -> Found:
+        n, k, p = len(rows), self.n_clusters, min(self.n_landmarks, len(rows))
+        if p < k:
+            raise ValueError(f"n_landmarks={p} landmarks have no n_clusters={k} singular vectors: ask for more of them.")
+        rows.frame = measure(rows).frame
+        landmarks = self._landmarks(rows, X, p, seed)
+        count = min(self.n_nearest, len(landmarks))
+
+        def step() -> tuple[tuple[LandmarkMap, Array, Array, Array], Info]:
+            near, who = nearest(rows, landmarks, count, known=False)
+            given = None if self.sigma is None else float(np.ldexp(self.sigma, rows.frame.exponent)) ** 2
+            sigma2 = max(float(near.mean()) if given is None else given, TINY)
+            Z = shares(near, sigma2)
+            P, values = mixtures(Z, who, len(landmarks), k)
+            flops = 2 * n * count**2 + 9 * p**3 + 2 * n * count * k
+            return (LandmarkMap(landmarks, count, sigma2, P), values, Z, who), Info(-float(values.sum()) / 2, 0.0, p, flops)
+
+        outcome = self._at_once(step)
+        way, values, Z, who = outcome.state
+        self.sigma_ = float(np.ldexp(np.sqrt(way.sigma2), -rows.frame.exponent))
+        return Found(way.of(Z, who).astype(rows.dtype), values, way, outcome._replace(state=None))
+
+    def _landmarks(self, rows: Rows, X: Any, p: int, seed: int) -> Rows:
+        model = KMeans(p, max_iter=FEW_STEPS, random_state=seed, n_threads=self.n_threads)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than landmarks: then these are the rows
+            C = np.unique(model.fit(X).cluster_centers_, axis=0)
+        landmarks = Rows(ArraySource(C), frame=rows.frame)
+        landmarks.dtype = rows.dtype
+        return landmarks
+
+
+def mixtures(Z: Array, who: Array, p: int, k: int) -> tuple[Array, Array]:
+    """(p, k): what turns shares into entries of the k leading singular vectors, and the squares of the singular values."""
+    n, count = Z.shape
+    shares_of = sparse.csr_array((Z.ravel(), who.ravel(), np.arange(0, n * count + 1, count)), shape=(n, p))
+    roots = inverse_root(np.asarray(shares_of.sum(axis=0)).ravel())
+    values, V = np.linalg.eigh(np.asarray((shares_of.T @ shares_of).todense()) * roots[:, None] * roots)
+    values, V = values[::-1][:k], V[:, ::-1][:, :k]
+    P = np.zeros((p, k))
+    P[:, : V.shape[1]] = roots[:, None] * V * inverse_root(values)
+    return P, np.r_[values, np.zeros(k - len(values))]

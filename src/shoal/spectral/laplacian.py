@@ -1,0 +1,88 @@
+"""The normalised Laplacian L = D^-1/2 A D^-1/2 of an affinity A, and the degrees D that it needs.
+
+A. Ng, M. Jordan, Y. Weiss (2002), On spectral clustering: analysis and an algorithm, NIPS. (Others call I - L so.)
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from ..core.estimator import warn
+from ..core.seeding import generator
+from ..core.types import Array
+
+FLOOR = 1e-2  # of the median degree: what a row has at least whose sampled columns hold next to nothing
+LEAST = 1e-30  # a degree below this is none: float32 has few digits left for what it is a sum of
+
+
+class Affinity(Protocol):
+    """A symmetric matrix of affinities, whether it is in memory or computed by the column."""
+
+    n: int
+    dtype: np.dtype
+
+    def product(self, B: Array, ids: Array | None = None) -> Array: ...
+
+    def degrees(self) -> Array: ...
+
+    def column_moments(self, ids: Array) -> tuple[Array, Array]: ...
+
+    def dense(self) -> Array: ...
+
+    def block(self, ids: Array) -> Array: ...
+
+
+class Laplacian:
+    """Products with L. Rows of degree zero have zeros in L and in the embedding."""
+
+    def __init__(self, affinity: Affinity, degrees: Array) -> None:
+        self.affinity, self.n, self.dtype = affinity, affinity.n, affinity.dtype
+        self.s = inverse_root(degrees)[:, None].astype(self.dtype)
+
+    def times(self, B: Array, ids: Array | None = None) -> Array:
+        """L[:, ids] B, or L B."""
+        scaled = self.s * B if ids is None else self.s[ids] * B
+        return self.s * self.affinity.product(scaled, ids)
+
+
+def inverse_root(degrees: Array) -> Array:
+    """1 / sqrt(d), or 0 where there is no d."""
+    there = degrees > LEAST
+    return np.where(there, 1 / np.sqrt(np.where(there, degrees, 1)), 0)
+
+
+def check_degrees(degrees: Array, what: str) -> None:
+    """Refuse a graph without edges; tell of rows that have none."""
+    alone = np.flatnonzero(degrees <= LEAST)
+    if len(alone) == len(degrees) > 1:
+        raise ValueError(f"No row is like any other: {what}.")
+    if len(alone) and len(degrees) > 1:
+        warn(
+            f"{len(alone)} of {len(degrees)} rows are like no other (the first is row {alone[0]}): they are embedded at zero "
+            f"and share a cluster; {what}.",
+            UserWarning,
+        )
+
+
+def estimate_degrees(affinity: Affinity, count: int, seed: int) -> tuple[Array, float]:
+    """Degrees from a sample of the columns, and how far off they are: the root mean square of their relative standard errors.
+
+    The diagonal is zero, so that a row that is in the sample has one column fewer to learn from. Rows that are like none of
+    the sample are given a small degree: with none, or next to none, they would outweigh all others.
+    """
+    n = affinity.n
+    if count >= n:
+        return affinity.degrees(), 0.0
+    ids = np.sort(generator(seed, 1 << 41).choice(n, count, replace=False))
+    seen = np.full(n, float(count))
+    seen[ids] -= 1
+    sums, squares = affinity.column_moments(ids)
+    mean = sums / np.maximum(seen, 1)
+    variance = np.maximum(squares / np.maximum(seen, 1) - mean**2, 0) * seen / np.maximum(seen - 1, 1)
+    share = 1 - seen / (n - 1)  # of the columns that have not been seen: what has been is no guess
+    there = mean > 0
+    errors = np.sqrt(share * variance / np.maximum(seen, 1))[there] / mean[there]
+    degrees = (n - 1) * np.maximum(mean, FLOOR * np.median(mean))
+    return degrees, float(np.sqrt(np.mean(errors**2))) if there.any() else 0.0

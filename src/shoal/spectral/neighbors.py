@@ -1,0 +1,60 @@
+"""The nearest rows of each row: by all distances, in blocks, or by what pynndescent guesses."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from ..core.blocks import Centers
+from ..core.rows import Rows
+from ..core.types import Array
+from ..kernels.affinity import keep_nearest
+from .tiles import block_of, dense_rows, prepare, small_blocks, tiles
+
+
+def _nearest_block(
+    start: int, raw: Any, best: Array, who: Array, rows: Rows, centers: Centers, ids: Array, known: bool
+) -> None:
+    block, centers = block_of(start, raw, rows, centers, known)
+    for where in tiles(block, len(ids)):
+        S = block.take(where).scores(centers, slice(None))
+        own = np.arange(start + where.start, start + where.stop) if known else np.full(len(S), -1)
+        keep_nearest(S, ids, own, best[where], who[where])
+
+
+def _add_norms(start: int, raw: Any, best: Array, rows: Rows) -> None:
+    best += rows.convert(raw).squared_norms()[:, None]
+    np.maximum(best, 0, out=best)
+
+
+def nearest(rows: Rows, among: Rows, count: int, known: bool) -> tuple[Array, Array]:
+    """Squared distances (n, count) and numbers of each row's nearest rows `among` others, nearest first.
+
+    `known`: they are the same rows, and none is its own neighbour.
+    """
+    rows, among = small_blocks(rows), small_blocks(among)
+    rows.dtype = among.dtype
+    best, who = np.full((len(rows), count), np.inf), np.full((len(rows), count), -1)
+    for a in range(0, len(among), among.block_rows):
+        ids = np.arange(a, min(a + among.block_rows, len(among)))
+        centers = prepare(rows, dense_rows(among, among.source.read(a, int(ids[-1]) + 1)))
+        deque(rows.raw_shares(_nearest_block, rows, centers, ids, known, per_row=(best, who)), 0)
+    deque(rows.raw_shares(_add_norms, rows, per_row=(best,)), 0)
+    return best, who
+
+
+def approximate(rows: Rows, count: int, seed: int) -> tuple[Array, Array]:
+    """The same of all rows among themselves, by pynndescent: most of them, in about n log n time."""
+    try:
+        from pynndescent import NNDescent
+    except ImportError as error:
+        raise ImportError("neighbors='pynndescent' needs that package: pip install 'shoal[neighbors]'.") from error
+    X: Any = rows.convert(rows.source.read(0, len(rows)), np.dtype(np.float32)).X
+    index = NNDescent(X, n_neighbors=count + 1, random_state=seed % 2**31, n_jobs=rows.n_threads)
+    who, far = index.neighbor_graph
+    own = who == np.arange(len(rows))[:, None]
+    own[~own.any(axis=1), -1] = True  # equal rows may have pushed it out: then the last goes
+    shape = (len(rows), count)
+    return np.square(far[~own].reshape(shape), dtype=np.float64), who[~own].reshape(shape).astype(np.int64)

@@ -1,0 +1,137 @@
+"""`NystromSpectral`: spectral clustering from the affinities of all rows to a few.
+
+C. Fowlkes, S. Belongie, F. Chung, J. Malik (2004), Spectral grouping using the Nystroem method, doi:10.1109/TPAMI.2004.1262185.
+With C the affinities of all rows to m of them and A those of the m among themselves, C A^-1 C' stands for the whole matrix;
+its eigenvectors, made orthonormal in one go, follow from an m x m matrix.
+Differs from the paper: directions in which A has next to nothing are left out of its inverse; C is computed three times and
+never held; and rows are like themselves, without which A would not be positive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ..core.fitting import Count, keep
+from ..core.rows import Rows
+from ..core.seeding import generator
+from ..core.types import Array
+from .affinity import KernelAffinity, fill
+from .embedding import Found, Info, Map, SpectralEstimator
+from .kinds import KERNELS, Choice, kernel
+from .laplacian import check_degrees, inverse_root
+
+CUTOFF = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}  # of the largest eigenvalue: what is below it is noise
+
+
+def _column_sums(out: Array, S: Array) -> Array:
+    return np.asarray(S.sum(axis=0, dtype=np.float64))
+
+
+def _gram(out: Array, S: Array, q: Array) -> Array:
+    """A tile's share of C' D^-1 C; the degrees are kept."""
+    out[:] = S @ q
+    Z = S * inverse_root(out)[:, None].astype(S.dtype)
+    return np.asarray(Z.T @ Z, np.float64)
+
+
+def nystrom(rows: Rows, basis: KernelAffinity, k: int) -> tuple[Map, Array, Array]:
+    """How rows are embedded, the eigenvalues and the degrees, given some rows as a basis."""
+    m = basis.n
+    here, columns = basis.columns(np.arange(m)), basis.columns(np.arange(m), rows)
+    A = np.empty((m, m), basis.dtype)
+    basis_rows = rows.beside(basis.rows.source)
+    basis_rows.frame = rows.frame
+    for _ in basis.compare(basis_rows, basis.u, here, A, partial(fill, where=slice(None))):
+        pass
+    values, V = np.linalg.eigh((A + A.T).astype(np.float64) / 2)
+    there = values > CUTOFF[basis.dtype] * values[-1]
+    half = V[:, there] / np.sqrt(values[there])  # A^-1/2, but for a rotation
+    u, degrees = basis.scale(rows), np.zeros(len(rows))
+    sums = sum(basis.compare(rows, u, columns, degrees, _column_sums), start=np.zeros(m))
+    q = half @ (half.T @ sums)
+    gram = sum(basis.compare(rows, u, columns, degrees, partial(_gram, q=q.astype(basis.dtype))), start=np.zeros((m, m)))
+    values, Q = np.linalg.eigh(half.T @ gram @ half)
+    found, values = min(k, len(values)), values[::-1]
+    P = np.zeros((m, k))
+    P[:, :found] = half @ (Q[:, ::-1][:, :found] * inverse_root(values[:found]))
+    return Map(basis, P, q), np.r_[values[:found], np.zeros(k - found)], degrees
+
+
+class NystromSpectral(SpectralEstimator):
+    """Spectral clustering from the affinities of all rows to a random few: fast, and an approximation.
+
+    Parameters
+    ----------
+    n_samples : int, default=500
+        How many rows to take (all, if there are fewer).
+    affinity : {"rbf", "rbf-norm", "self-tuning"}, default="rbf"
+        How alike two rows are: see `ExactSpectral`.
+    ...
+
+    Attributes
+    ----------
+    ...
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import NystromSpectral
+    >>> X = np.random.default_rng(0).normal(size=(300, 2)) + 9 * (np.arange(300) % 3)[:, None]
+    >>> model = NystromSpectral(n_clusters=3, n_samples=50, random_state=0).fit(X)
+    >>> sorted(np.bincount(model.labels_).tolist())
+    [100, 100, 100]
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SpectralEstimator._parameter_constraints,
+        "n_samples": [Count()],
+        "affinity": [StrOptions(set(KERNELS))],
+        "sigma": [Interval(Real, 0, None, closed="neither"), None],
+        "n_neighbors": [Count(), None],
+    }
+
+    n_samples: int
+    affinity: str
+    sigma: float | None
+    n_neighbors: int | None
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_samples: int = 500,
+        affinity: str = "rbf",
+        sigma: float | None = None,
+        n_neighbors: int | None = None,
+        normalize: bool = False,
+        n_init: int = 10,
+        random_state: Any = None,
+        n_threads: int | None = None,
+        callback: Callable[[dict[str, Any]], bool | None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        keep(self, locals())
+
+    def _embed(self, rows: Rows, X: Any, seed: int, deadline: float | None) -> Found:
+        n, k, m = len(rows), self.n_clusters, min(self.n_samples, len(rows))
+        if m < k:
+            raise ValueError(f"n_samples={m} rows have no n_clusters={k} eigenvectors: take more of them.")
+        affinity, self.sigma_ = kernel(rows, Choice(self.affinity, self.sigma, self.n_neighbors, "exact"), k, seed)
+        basis = affinity.part(np.sort(generator(seed, 1 << 44).choice(n, m, replace=False)))
+
+        def step() -> tuple[tuple[Map, Array, Array], Info]:
+            way, values, degrees = nystrom(rows, basis, k)
+            flops = 6 * n * k + 8 * k**3 - 3 * k**2 + 4 * n * k**2 - 3 * k + 2 * n * k * m + n * m + 2 * n * m**2
+            flops += m**2 + m**3 - n
+            return (way, values, degrees), Info(-float(values.sum()) / 2, 0.0, m, flops)
+
+        outcome = self._at_once(step)
+        way, values, degrees = outcome.state
+        check_degrees(degrees, "raise sigma, or take more rows by n_samples")
+        return Found(way.embed(rows)[0].astype(affinity.dtype), values, way, outcome)

@@ -1,0 +1,78 @@
+"""Estimators that look for the leading eigenvectors of L: which affinity, its degrees, and the way back to new rows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ..core.driver import Outcome
+from ..core.fitting import Count
+from ..core.rows import Rows
+from ..core.types import Array
+from .embedding import Found, Map, SpectralEstimator
+from .graph import stored
+from .kinds import KINDS, Choice, Kind, find
+from .laplacian import Affinity, Laplacian, check_degrees, estimate_degrees
+
+FLAT = 1e-3  # an eigenvalue below this is taken for it when new rows are embedded: noise would be blown up
+
+
+class LaplacianEstimator(SpectralEstimator):
+    """A subclass finds an orthonormal basis of the leading eigenvectors, with its eigenvalues."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SpectralEstimator._parameter_constraints,
+        "affinity": [StrOptions(set(KINDS))],
+        "sigma": [Interval(Real, 0, None, closed="neither"), None],
+        "n_neighbors": [Count(), None],
+        "neighbors": [StrOptions({"exact", "pynndescent"})],
+        "degree_samples": [Count(), None],
+        "store": ["boolean"],
+    }
+
+    affinity: str
+    sigma: float | None
+    n_neighbors: int | None
+    neighbors: str
+    degree_samples: Any
+    store: bool
+
+    @abstractmethod
+    def _solve(self, L: Laplacian, seed: int, deadline: float | None) -> tuple[Array, Array, Outcome]:
+        """Eigenvectors (n, k), eigenvalues (k), the largest first, and how they were found."""
+
+    def _embed(self, rows: Rows, X: Any, seed: int, deadline: float | None) -> Found:
+        kind = find(rows, Choice(self.affinity, self.sigma, self.n_neighbors, self.neighbors), self.n_clusters, seed)
+        self.sigma_ = kind.sigma
+        L = self._laplacian(kind, seed)
+        W, values, outcome = self._solve(L, seed, deadline)
+        W = signed(W)
+        P = L.s * W / np.maximum(values, FLAT)
+        return Found(W, values, Map(kind.reach, P, np.ones(L.n)), outcome)
+
+    def _degree_columns(self, affinity: Affinity) -> int | None:
+        """How many columns the degrees are estimated from; None for all."""
+        return None if self.degree_samples is None else int(self.degree_samples)
+
+    def _laplacian(self, kind: Kind, seed: int) -> Laplacian:
+        affinity = stored(kind.affinity) if self.store and self.affinity != "precomputed" else kind.affinity
+        count = self._degree_columns(affinity)
+        degrees, self.degree_error_ = (affinity.degrees(), 0.0) if count is None else estimate_degrees(affinity, count, seed)
+        check_degrees(degrees, kind.remedy)
+        return Laplacian(affinity, degrees)
+
+
+def signed(W: Array) -> Array:
+    """Each column with the sign that makes its largest entry positive: an eigenvector has none of its own."""
+    top = np.abs(W).argmax(axis=0)
+    return np.asarray(W * np.where(W[top, np.arange(W.shape[1])] < 0, -1, 1).astype(W.dtype))
+
+
+def rotated(W: Array, T: Array) -> tuple[Array, Array]:
+    """A basis of a subspace turned into the best eigenvectors in it, and their values, the largest first: T = W' L W."""
+    values, V = np.linalg.eigh((T + T.T) / 2)
+    return W @ V[:, ::-1].astype(W.dtype), values[::-1]

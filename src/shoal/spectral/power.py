@@ -1,0 +1,102 @@
+"""`PowerSpectral`: spectral clustering by the power method.
+
+C. Boutsidis, P. Kambadur, A. Gittens (2015), Spectral clustering via the power method - provably, ICML.
+Differs from the paper: the vectors are made orthonormal between the powers, which changes no subspace but keeps float32
+from losing the small eigenvalues; and powers may end when the subspace does not change any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.utils._param_validation import Interval
+
+from ..core.driver import Limits, Outcome
+from ..core.fitting import Count, keep
+from ..core.seeding import generator
+from ..core.types import Array
+from .embedding import Info
+from .laplacian import Laplacian
+from .manifold import change, inner, random_point, retract
+from .operator import LaplacianEstimator
+
+
+class State(NamedTuple):
+    W: Array  # (n, k) orthonormal
+    Y: Array  # (n, k): L times the W before it
+
+
+def step(L: Laplacian, state: State) -> tuple[State, Info]:
+    """One power."""
+    n, k = state.W.shape
+    Y = L.times(state.W)
+    W = retract(Y)
+    objective = -float(np.trace(inner(state.W, Y))) / 2
+    return State(W, Y), Info(objective, change(state.W, W), n, 2 * n * n * k - n * k)
+
+
+class PowerSpectral(LaplacianEstimator):
+    """Spectral clustering by powers of L times a Gaussian matrix.
+
+    Parameters
+    ----------
+    ...
+
+    Attributes
+    ----------
+    ...
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import PowerSpectral
+    >>> X = np.random.default_rng(0).normal(size=(300, 2)) + 9 * (np.arange(300) % 3)[:, None]
+    >>> model = PowerSpectral(n_clusters=3, random_state=0).fit(X)
+    >>> sorted(np.bincount(model.labels_).tolist())
+    [100, 100, 100]
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **LaplacianEstimator._parameter_constraints,
+        "max_iter": [Count()],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "time_budget": [Interval(Real, 0, None, closed="right"), None],
+    }
+
+    max_iter: int
+    tol: float
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        affinity: str = "rbf",
+        sigma: float | None = None,
+        n_neighbors: int | None = None,
+        neighbors: str = "exact",
+        degree_samples: int | None = None,
+        store: bool = False,
+        max_iter: int = 20,
+        tol: float = 1e-2,
+        time_budget: float | None = None,
+        normalize: bool = False,
+        n_init: int = 10,
+        random_state: Any = None,
+        n_threads: int | None = None,
+        callback: Callable[[dict[str, Any]], bool | None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        keep(self, locals())
+
+    def _solve(self, L: Laplacian, seed: int, deadline: float | None) -> tuple[Array, Array, Outcome]:
+        k = self.n_clusters
+        W = random_point(L.n, k, generator(seed, 1 << 43), L.dtype)
+        limits = Limits(self.max_iter, deadline)
+        outcome = self._drive(lambda state: step(L, state), State(W, W), lambda state, info: info.change <= self.tol, limits)
+        record, (_, Y) = outcome.history[-1], outcome.state
+        record["flops"] += 2 * L.n * k**2 + 2 * k**3  # the SVD
+        U, values, _ = np.linalg.svd(Y, full_matrices=False)
+        return U, values.astype(np.float64), outcome

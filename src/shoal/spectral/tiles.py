@@ -1,0 +1,48 @@
+"""Work on rows against rows, a tile at a time: the few things that affinities and neighbours both need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from ..core.blocks import Block, Centers
+from ..core.estimator import near_block
+from ..core.rows import Rows
+from ..core.types import Array
+
+SIDE = 1024  # rows in a block, and columns at a time
+TILE = 1 << 18  # entries that are worked on at once
+COLUMN_NUMBERS, FEW = 1 << 23, 64  # in the rows behind the columns, however wide they are (but so many rows at least)
+
+
+def small_blocks(rows: Rows) -> Rows:
+    """The same rows in blocks of no more than SIDE: for work that grows with the columns, not with the rows' width."""
+    some = copy(rows)
+    some.block_rows = min(rows.block_rows, SIDE, max(FEW, COLUMN_NUMBERS // rows.d))
+    return some
+
+
+def prepare(rows: Rows, C: Array) -> Centers:
+    """Rows as columns for scores that are |y|^2 - 2 x.y, with no margin for rounding."""
+    centers = rows.prepare(C)
+    return centers._replace(z2=centers.norms2.astype(C.dtype))
+
+
+def tiles(block: Block, width: int) -> Iterator[slice]:
+    """Ranges of the block's rows that fill a tile."""
+    step = max(1, TILE // width)
+    return (slice(a, min(a + step, len(block))) for a in range(0, len(block), step))
+
+
+def dense_rows(rows: Rows, raw: Any) -> Array:
+    """Raw rows in the rows' frame, dense."""
+    X: Any = rows.convert(raw).X
+    return np.ascontiguousarray(X.toarray() if hasattr(X, "toarray") else X)
+
+
+def block_of(start: int, raw: Any, rows: Rows, centers: Centers, known: bool) -> tuple[Block, Centers]:
+    """A block, and the columns to compare it with. Rows that are new may lie so far out that it takes float64."""
+    return (rows.convert(raw), centers) if known else near_block(start, raw, rows, centers)

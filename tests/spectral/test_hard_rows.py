@@ -1,0 +1,285 @@
+"""Rows, graphs and parameters that are hard or bad: a clear error or a warning, and never NaN in an embedding."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.metrics import adjusted_rand_score
+
+from shoal import ExactSpectral, LandmarkSpectral, MiniBatchSpectral, NystromSpectral, PowerSpectral
+from tests import naive
+from tests.strategies import blobs, cloud
+
+CLASSES = [ExactSpectral, LandmarkSpectral, MiniBatchSpectral, NystromSpectral, PowerSpectral]
+OPERATORS = [ExactSpectral, MiniBatchSpectral, PowerSpectral]
+every = pytest.mark.parametrize("cls", CLASSES)
+operators = pytest.mark.parametrize("cls", OPERATORS)
+layouts = pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+X, Y = blobs(200, 4, 4)
+TWO = np.kron(np.eye(2), np.ones((10, 10)))
+
+
+def assert_sound(model, rows):
+    assert np.isfinite(model.embedding_).all()
+    assert np.isfinite(model.eigenvalues_).all()
+    assert np.isfinite([record["objective"] for record in model.history_]).all()
+    np.testing.assert_array_equal(model.predict(rows), model.labels_)
+    assert np.isfinite(model.transform(rows + 1e-3 if isinstance(rows, np.ndarray) else rows)).all()
+
+
+class TestScales:
+    @every
+    @layouts
+    @pytest.mark.parametrize("exponent", [-200, -20, 0, 20, 200])
+    def test_float64(self, cls, layout, exponent):
+        rows = layout(X * 10.0**exponent)
+        model = cls(4, random_state=0).fit(rows)
+        assert adjusted_rand_score(Y, model.labels_) == 1
+        np.testing.assert_array_equal(model.predict(rows), model.labels_)
+
+    @every
+    @pytest.mark.parametrize("exponent", [-30, 0, 18])
+    def test_float32(self, cls, exponent):
+        rows = (X * 10.0**exponent).astype(np.float32)
+        assert adjusted_rand_score(Y, cls(4, random_state=0).fit_predict(rows)) == 1
+
+    @every
+    @pytest.mark.parametrize(("dtype", "offset"), [(np.float32, 1e4), (np.float64, 1e8)])
+    def test_far_from_the_origin(self, cls, dtype, offset):
+        rows = (X + offset).astype(dtype)
+        model = cls(4, random_state=0).fit(rows)
+        assert adjusted_rand_score(Y, model.labels_) == 1
+        new = sparse.csr_array(rows + rows.dtype.type(0.01))
+        assert adjusted_rand_score(Y, model.predict(new)) == 1
+
+
+class TestEqualRows:
+    @every
+    @quiet
+    @pytest.mark.parametrize("rows", [np.ones((30, 3)), np.zeros((30, 3)), np.repeat(np.eye(3), 10, axis=0)], ids="102")
+    def test_few_distinct_rows(self, cls, rows):
+        model = cls(4, random_state=0).fit(rows)
+        assert_sound(model, rows)
+
+    @every
+    def test_are_embedded_in_one_place(self, cls):
+        rows = np.repeat(X[:60], 3, axis=0)
+        model = cls(4, random_state=0).fit(rows)
+        assert_sound(model, rows)
+        np.testing.assert_array_equal(model.embedding_[::3], model.embedding_[1::3])
+        assert adjusted_rand_score(np.repeat(Y[:60], 3), model.labels_) == 1
+
+
+class TestSigma:
+    @pytest.mark.parametrize("cls", [*OPERATORS])
+    @pytest.mark.parametrize("sigma", [1e-3, 1e-30, 1e-300])
+    def test_so_small_that_all_underflows(self, cls, sigma):
+        with pytest.raises(ValueError, match=r"No row is like any other: sigma=(1e-\d+|0.001) is too small.*raise it"):
+            cls(4, sigma=sigma).fit(X)
+
+    @quiet
+    @pytest.mark.parametrize("kind", ["rbf", "rbf-norm"])
+    def test_of_a_basis_so_small(self, kind):
+        with pytest.warns(UserWarning, match="are like no other.*raise sigma"):
+            model = NystromSpectral(4, sigma=1e-3, affinity=kind, n_samples=50, random_state=0).fit(X)
+        assert np.isfinite(model.embedding_).all()
+
+    @quiet
+    @pytest.mark.parametrize("sigma", [1e-30, 1e30])
+    def test_of_landmarks(self, sigma):
+        assert_sound(LandmarkSpectral(4, sigma=sigma, random_state=0).fit(X), X)
+
+    @every
+    @quiet
+    def test_so_large_that_all_are_alike(self, cls):
+        assert_sound(cls(4, sigma=1e30, random_state=0).fit(X), X)
+
+    @operators
+    def test_rows_that_are_like_no_other(self, cls):
+        rows = np.vstack([X, [[1e3] * 4, [-1e3] * 4]])
+        with pytest.warns(UserWarning, match=r"2 of 202 rows are like no other \(the first is row 200\).*embedded at zero"):
+            model = cls(4, sigma=1.0, random_state=0).fit(rows)
+        assert np.isfinite(model.embedding_).all()
+        assert not model.embedding_[200:].any()
+        np.testing.assert_array_equal(model.predict(rows[:200]), model.labels_[:200])
+
+    @operators
+    def test_new_rows_that_are_like_none(self, cls):
+        model = cls(4, sigma=1.0, random_state=0).fit(X)
+        with pytest.warns(UserWarning, match=r"1 rows of X are like no row of the fit \(the first is row 1\)"):
+            assert not model.transform([X[0], [1e3] * 4])[1].any()
+
+
+class TestGraphs:
+    @operators
+    @layouts
+    def test_in_two_pieces(self, cls, layout):
+        with pytest.warns(UserWarning, match="falls into 2 pieces"):
+            model = cls(2, affinity="precomputed", random_state=0).fit(layout(TWO))
+        assert adjusted_rand_score(np.repeat([0, 1], 10), model.labels_) == 1
+        np.testing.assert_allclose(model.eigenvalues_, 1, atol=1e-5)
+
+    @operators
+    @layouts
+    def test_in_more_pieces_than_clusters(self, cls, layout):
+        with pytest.warns(UserWarning, match="falls into 5 pieces"):
+            model = cls(2, affinity="precomputed", random_state=0).fit(layout(np.kron(np.eye(5), np.ones((4, 4)))))
+        assert np.isfinite(model.embedding_).all()
+
+    @operators
+    @layouts
+    def test_isolated_rows(self, cls, layout):
+        A = np.pad(naive.affinity(X[:30], 9.0), (0, 2))
+        with pytest.warns(UserWarning, match=r"2 of 32 rows are like no other \(the first is row 30\)"):
+            model = cls(3, affinity="precomputed", random_state=0).fit(layout(A))
+        assert np.isfinite(model.embedding_).all()
+        assert np.abs(model.embedding_[30:]).max() < 1e-6
+
+    @operators
+    @layouts
+    def test_without_edges(self, cls, layout):
+        with pytest.raises(ValueError, match="No row is like any other"):
+            cls(2, affinity="precomputed").fit(layout(np.zeros((6, 6))))
+
+    @operators
+    @layouts
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ((3, 7, 5.0), r"X\[3, 7\] is 5.0 and X\[7, 3\] is 1.0: affinities must be symmetric"),
+            ((3, 7, -2.0), "X holds -2.0 at row 3, column 7: affinities must not be negative"),
+            ((3, 7, np.nan), "X contains NaN at row 3, column 7"),
+            ((3, 7, np.inf), "X contains infinity at row 3, column 7"),
+        ],
+        ids=["asymmetric", "negative", "NaN", "infinite"],
+    )
+    def test_that_are_none(self, cls, layout, change, message):
+        A = np.ones((20, 20))
+        A[change[:2]] = change[2]
+        with pytest.raises(ValueError, match=message):
+            cls(2, affinity="precomputed").fit(layout(A))
+
+    @operators
+    def test_that_are_not_square(self, cls):
+        with pytest.raises(ValueError, match=r"needs a square X.*\(20, 19\)"):
+            cls(2, affinity="precomputed").fit(np.ones((20, 19)))
+
+    @operators
+    def test_rounding_is_forgiven(self, cls):
+        A = naive.affinity(X, 9.0).astype(np.float32)
+        A[3, 7] *= np.float32(1 + 1e-6)
+        assert adjusted_rand_score(Y, cls(4, affinity="precomputed", random_state=0).fit_predict(A)) == 1
+
+    @operators
+    @pytest.mark.parametrize("dtype", [bool, np.int8, np.int64])
+    def test_of_whole_numbers(self, cls, dtype):
+        A = np.ones((20, 20), dtype)
+        A[:10, 10:] = A[10:, :10] = 0
+        A[0, 19] = A[19, 0] = 1
+        assert adjusted_rand_score(np.repeat([0, 1], 10), cls(2, affinity="precomputed", random_state=0).fit_predict(A)) == 1
+
+    @operators
+    def test_new_rows_are_checked(self, cls):
+        A = naive.affinity(X, 9.0)
+        model = cls(4, affinity="precomputed", random_state=0).fit(A)
+        with pytest.raises(ValueError, match="affinities must not be negative"):
+            model.predict(-A[:3])
+
+
+class TestSizes:
+    @every
+    def test_more_clusters_than_rows(self, cls):
+        with pytest.raises(ValueError, match="n_samples=5 should be >= n_clusters=6"):
+            cls(6).fit(X[:5])
+
+    @every
+    @quiet
+    @pytest.mark.parametrize("n", [2, 3, 10])
+    def test_as_many_clusters_as_rows(self, cls, n):
+        rows = cloud(n, 2)
+        assert_sound(cls(n, random_state=0).fit(rows), rows)
+
+    @every
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_one_row(self, cls):
+        model = cls(1, random_state=0).fit([[1.0, 2.0]])
+        assert np.isfinite(model.embedding_).all()
+        assert model.predict([[1.0, 2.0]]) == [0]
+
+    @operators
+    @pytest.mark.filterwarnings("ignore:The graph of affinities")
+    @pytest.mark.parametrize("n_neighbors", [1, 1000])
+    def test_neighbours_beyond_measure(self, cls, n_neighbors):
+        assert_sound(cls(4, affinity="knn", n_neighbors=n_neighbors, random_state=0).fit(X), X)
+
+
+PARAMETERS = {
+    "sigma": [0, -1.0, "wide", np.nan],
+    "affinity": ["linear", None],
+    "n_neighbors": [0, 1.5],
+    "neighbors": ["hnsw"],
+    "degree_samples": [0, "some"],
+    "store": ["yes"],
+    "normalize": [3],
+    "n_init": [0],
+    "batch_size": [0, 1.5],
+    "batch": ["random"],
+    "n_vectors": [0],
+    "learning_rate": [0, -1],
+    "init": ["k-means++"],
+    "steps": ["adam"],
+    "max_iter": [0],
+    "tol": [-1],
+    "time_budget": [0],
+    "n_samples": [0],
+    "n_landmarks": [0],
+    "n_nearest": [0],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in PARAMETERS.items() for value in values])
+def test_parameters(name, value):
+    takers = [cls for cls in CLASSES if name in cls().get_params()]
+    assert takers
+    for cls in takers:
+        with pytest.raises(ValueError, match=name):
+            cls(**{"n_clusters": 3, name: value}).fit(X)
+
+
+@every
+def test_new_rows_out_of_range(cls):
+    model = cls(4, random_state=0).fit(X.astype(np.float32))
+    with pytest.raises(ValueError, match="NaN at row 1"):
+        model.predict([[0.0] * 4, [np.nan] * 4])
+    with pytest.raises(ValueError, match="Row 1 of X lies so far from the rows of the fit"):
+        model.predict([[0.0] * 4, [1e200] * 4])
+
+
+@every
+def test_fit_with_one_layout_predict_with_another(cls):
+    containers = [X, np.asfortranarray(X), sparse.csr_array(X), sparse.csc_array(X), X.tolist()]
+    for rows in containers[:3]:
+        model = cls(4, random_state=0).fit(rows)
+        for other in containers:
+            np.testing.assert_array_equal(model.predict(other), model.labels_)
+
+
+@every
+@pytest.mark.filterwarnings("ignore:The graph of affinities")
+@pytest.mark.parametrize("kind", ["rbf", "rbf-norm", "self-tuning", "knn"])
+def test_a_pickle_embeds_new_rows_the_same(cls, kind):
+    if kind != "rbf" and (cls is LandmarkSpectral or (cls is NystromSpectral and kind == "knn")):
+        pytest.skip(f"{cls.__name__} has no {kind}")
+    options = {} if cls is LandmarkSpectral else {"affinity": kind}
+    model = cls(4, random_state=0, **options).fit(X)
+    new = X + 0.01
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).transform(new), model.transform(new))
+    assert adjusted_rand_score(Y, model.predict(new)) == 1
+
+
+def test_too_large_to_store(monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda name: 100)
+    with pytest.raises(MemoryError, match=r"store=True asks for 200 x 200 affinities.*use store=False"):
+        ExactSpectral(4).fit(X)

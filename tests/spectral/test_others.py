@@ -1,0 +1,149 @@
+"""`ExactSpectral`, `PowerSpectral`, `NystromSpectral` and `LandmarkSpectral`: the oracles' eigenvectors."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.metrics import adjusted_rand_score
+
+from shoal import ExactSpectral, LandmarkSpectral, NystromSpectral, PowerSpectral
+from shoal.core.checks import check_rows
+from shoal.core.rows import Rows
+from shoal.core.seeding import generator
+from shoal.spectral.neighbors import approximate
+from tests import naive
+from tests.strategies import blobs
+
+LAYOUTS = pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+X, Y = blobs(300, 3, 4, spread=2.0)
+SIGMA = 6.0
+L = naive.laplacian(naive.affinity(X, SIGMA))
+
+
+class TestExact:
+    @LAYOUTS
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("store", [True, False])
+    @pytest.mark.parametrize("k", [1, 4, 100, 300])
+    def test_is_the_oracle(self, layout, dtype, store, k):
+        model = ExactSpectral(k, sigma=SIGMA, store=store, random_state=0).fit(layout(X.astype(dtype)))
+        U, values = naive.leading(L, k)
+        np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-5)
+        W = model.embedding_.astype(float)
+        np.testing.assert_allclose(W.T @ W, np.eye(k), atol=1e-4)
+        if k == 4:
+            assert naive.sines(U, W).max() < 1e-3
+        assert model.history_[0]["objective"] == pytest.approx(-values.sum() / 2, abs=1e-3)
+
+    @pytest.mark.parametrize("kind", ["rbf", "rbf-norm"])
+    def test_new_rows_lie_where_they_would(self, kind):
+        """The extension of an eigenvector to the fit's own rows is the eigenvector, but for the diagonal."""
+        model = ExactSpectral(3, sigma=SIGMA, affinity=kind, random_state=0).fit(X)
+        moved = model.transform(X + 1e-7)
+        np.testing.assert_allclose(moved[:, :2], model.embedding_[:, :2], atol=0.02)
+        assert (model.predict(X + 1e-7) == model.labels_).mean() > 0.98
+
+    def test_precomputed_new_rows(self):
+        A = naive.affinity(X, SIGMA)
+        model = ExactSpectral(4, affinity="precomputed", random_state=0).fit(A)
+        np.testing.assert_allclose(model.transform(A), model.embedding_, atol=1e-8)
+        np.testing.assert_array_equal(model.predict(sparse.csr_array(A)), model.labels_)
+
+    def test_a_graph_of_neighbours(self):
+        model = ExactSpectral(4, affinity="knn", n_neighbors=12, random_state=0).fit(X)
+        who = naive.neighbors(X, 12)
+        A = np.zeros((300, 300))
+        A[np.repeat(np.arange(300), 12), who.ravel()] = 0.5
+        U, values = naive.leading(naive.laplacian(A + A.T), 4)
+        np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-8)
+        assert naive.sines(U, model.embedding_).max() < 1e-5
+        assert (model.predict(X + 1e-6) == model.labels_).mean() > 0.95
+
+    @pytest.mark.filterwarnings("ignore")  # what it misses may cut the graph; and it has warnings of its own
+    def test_neighbours_by_pynndescent(self):
+        """It compiles for a minute. Nearly all neighbours are the exact ones."""
+        pytest.importorskip("pynndescent")
+        with Rows(check_rows(None, X, reset=False)) as rows:
+            near, who = approximate(rows, 12, 0)
+        exact = naive.neighbors(X, 12)
+        assert who.shape == near.shape == (300, 12)
+        assert not (who == np.arange(300)[:, None]).any()
+        assert np.mean([len(set(a) & set(b)) / 12 for a, b in zip(who, exact, strict=True)]) > 0.9
+        assert np.isfinite(ExactSpectral(4, affinity="knn", neighbors="pynndescent", random_state=0).fit(X).embedding_).all()
+
+    def test_rings_are_no_blobs(self):
+        angles = np.linspace(0, 2 * np.pi, 300, endpoint=False)
+        rings = np.concatenate([r * np.column_stack([np.cos(angles), np.sin(angles)]) for r in (1, 3, 6)])
+        model = ExactSpectral(3, affinity="self-tuning", random_state=0).fit(
+            rings + np.random.default_rng(0).normal(0, 0.05, rings.shape)
+        )
+        assert adjusted_rand_score(np.repeat([0, 1, 2], 300), model.labels_) == 1
+        assert adjusted_rand_score(np.repeat([0, 1, 2], 300), model.predict(rings)) == 1
+
+
+class TestPower:
+    @LAYOUTS
+    @pytest.mark.parametrize("powers", [1, 3])
+    def test_is_the_oracle(self, layout, powers):
+        start = np.linalg.qr(generator(0, 1 << 43).standard_normal((300, 4)))[0]
+        U = np.linalg.svd(np.linalg.matrix_power(L, powers) @ start, full_matrices=False)[0]
+        model = PowerSpectral(4, sigma=SIGMA, max_iter=powers, tol=0, random_state=0).fit(layout(X))
+        assert naive.sines(U, model.embedding_).max() < 1e-6
+        flops = 2 * 300**2 * 4 - 300 * 4
+        assert [r["flops"] for r in model.history_] == [flops] * (powers - 1) + [flops + 2 * 300 * 16 + 2 * 64]
+        assert [r["columns"] for r in model.history_] == [300] * powers
+
+    def test_converges(self):
+        model = PowerSpectral(4, sigma=SIGMA, max_iter=500, tol=1e-6, random_state=0).fit(X)
+        U, values = naive.leading(L, 4)
+        assert model.stop_reason_ == "converged"
+        assert naive.sines(U, model.embedding_).max() < 1e-3
+        np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-5)
+
+
+class TestNystrom:
+    @LAYOUTS
+    @pytest.mark.parametrize("m", [20, 80, 300])
+    def test_is_the_oracle(self, layout, m):
+        model = NystromSpectral(4, sigma=SIGMA, n_samples=m, random_state=0).fit(layout(X))
+        ids = np.sort(generator(0, 1 << 44).choice(300, m, replace=False))
+        U, values = naive.nystrom(naive.affinity(X, SIGMA) + np.eye(300), ids, 4)
+        np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-5)
+        W = model.embedding_
+        np.testing.assert_allclose(W.T @ W, np.eye(4), atol=1e-7)
+        assert naive.sines(np.linalg.qr(U)[0], W).max() < 1e-3
+        n, k = 300, 4
+        flops = 6 * n * k + 8 * k**3 - 3 * k**2 + 4 * n * k**2 - 3 * k + 2 * n * k * m + n * m + 2 * n * m**2 + m**2 + m**3 - n
+        assert model.history_[0]["flops"] == flops
+
+    def test_new_rows_lie_where_they_would(self):
+        model = NystromSpectral(4, sigma=SIGMA, n_samples=50, random_state=0).fit(X)
+        np.testing.assert_allclose(model.transform(X + 1e-9), model.embedding_, atol=1e-5)
+
+    def test_too_few_rows(self):
+        with pytest.raises(ValueError, match="n_samples=3 rows have no n_clusters=4"):
+            NystromSpectral(4, n_samples=3).fit(X)
+
+
+class TestLandmarks:
+    @LAYOUTS
+    @pytest.mark.parametrize("nearest", [1, 3, 20])
+    def test_is_the_oracle(self, layout, nearest):
+        model = LandmarkSpectral(4, n_landmarks=20, n_nearest=nearest, sigma=3.0, random_state=0).fit(layout(X))
+        C = model.extension_.map.landmarks.source.X
+        U, values = naive.landmark_spectral(X, C, nearest, 3.0, 4)
+        np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-8)
+        np.testing.assert_allclose(model.embedding_.T @ model.embedding_, np.eye(4), atol=1e-8)
+        if nearest > 1:
+            assert naive.sines(U, model.embedding_).max() < 1e-5
+
+    def test_new_rows_lie_where_they_would(self):
+        model = LandmarkSpectral(4, n_landmarks=20, random_state=0).fit(X)
+        np.testing.assert_allclose(model.transform(X + 1e-9), model.embedding_, atol=1e-6)
+
+    def test_finds_blobs(self):
+        rows, y = blobs(600, 4, 5)
+        assert adjusted_rand_score(y, LandmarkSpectral(5, n_landmarks=50, random_state=0).fit_predict(rows)) == 1
+
+    def test_too_few_landmarks(self):
+        with pytest.raises(ValueError, match="n_landmarks=3 landmarks have no n_clusters=4"):
+            LandmarkSpectral(4, n_landmarks=3).fit(X)
