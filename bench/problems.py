@@ -21,7 +21,6 @@ HOW_TO_GET = {
     "covtype": "sklearn.datasets.fetch_openml(data_id=1596), covertype: X as int16, 54 columns",
     "sift_bsds500": "the SIFT descriptors of the 500 photographs of BSDS500: X as uint8, 128 columns",
     "usps": 'sklearn.datasets.fetch_openml("usps", version=2): X and y',
-    "pendigits": 'sklearn.datasets.fetch_openml("pendigits", version=1): X and y',
     "letter": 'sklearn.datasets.fetch_openml("letter", version=1): X and y',
     "20newsgroups": 'sklearn.datasets.fetch_20newsgroups(subset="all") as a CSR matrix of counts: data, indices, indptr, shape',
     "wordnet_glosses": "the glosses of WordNet's synsets as a CSR matrix of counts: data, indices, indptr, shape",
