@@ -29,7 +29,7 @@ from .laplacian import Affinity, Laplacian, inverse_root
 from .manifold import change, inner, random_point, retract
 from .operator import LaplacianEstimator, rotated
 
-START = 1000  # rows in the sample to start from
+START, START_SHARE, START_MOST = 1000, 200, 3000  # rows in the sample to start from; of many, one in so many
 RATES = {"sample": 0.3, "random": 1.0}
 MOST = 200  # steps
 FEW_ROWS, COLUMNS = 20_000, 4096  # up to which degrees are exact, and from how many columns they are estimated
@@ -76,7 +76,7 @@ def start_from_sample(L: Laplacian, k: int, rng: np.random.Generator) -> tuple[S
 
     A little noise fills up what the sample has no vectors for: it may fall into pieces of which most are single rows.
     """
-    n, size = L.n, min(START, L.n)
+    n, size = L.n, min(int(np.clip(L.n // START_SHARE, START, START_MOST)), L.n)
     ids = np.sort(rng.choice(n, size, replace=False))
     A = L.affinity.block(ids).astype(np.float64)
     s = inverse_root(A.sum(axis=1))[:, None]
@@ -134,7 +134,7 @@ class MiniBatchSpectral(LaplacianEstimator):
         "shuffled": rows are shuffled and come in turn, each column in the vector of its part of the batch. "drawn": each
         vector has each column with probability batch_size / (n_vectors n_samples).
     init : {"sample", "random"}, default="sample"
-        Where W starts: from the eigenvectors of 1000 rows, extended to all, or from random vectors, as in the paper.
+        Where W starts: from the eigenvectors of 1000 rows (of more than 200,000, up to 3000), extended to all, or from random vectors, as in the paper.
     steps : {"adagrad", "harmonic"}, default="harmonic"
         How far to go along a gradient: as AdaGrad says, entry by entry, as in the paper; or, in units of the eigenvalues,
         2 / (t + 2) of the way in step t, in which the start counts as the steps that its columns would have made.
