@@ -134,7 +134,8 @@ class MiniBatchSpectral(LaplacianEstimator):
         "shuffled": rows are shuffled and come in turn, each column in the vector of its part of the batch. "drawn": each
         vector has each column with probability batch_size / (n_vectors n_samples).
     init : {"sample", "random"}, default="sample"
-        Where W starts: from the eigenvectors of 1000 rows (of more than 200,000, up to 3000), extended to all, or from random vectors, as in the paper.
+        Where W starts: from the eigenvectors of 1000 rows (of more than 200,000, up to 3000), extended to all, or from random
+        vectors, as in the paper.
     steps : {"adagrad", "harmonic"}, default="harmonic"
         How far to go along a gradient: as AdaGrad says, entry by entry, as in the paper; or, in units of the eigenvalues,
         2 / (t + 2) of the way in step t, in which the start counts as the steps that its columns would have made.
