@@ -279,6 +279,21 @@ def test_a_pickle_embeds_new_rows_the_same(cls, kind):
     assert adjusted_rand_score(Y, model.predict(new)) == 1
 
 
+@every
+@pytest.mark.filterwarnings("ignore:The graph of affinities", "ignore:.* are like no row of the fit")
+@pytest.mark.parametrize("kind", ["rbf", "rbf-norm", "self-tuning", "knn"])
+def test_new_rows_know_nothing_of_each_other(cls, kind):
+    if kind != "rbf" and (cls is LandmarkSpectral or (cls is NystromSpectral and kind == "knn")):
+        pytest.skip(f"{cls.__name__} has no {kind}")
+    options = {} if cls is LandmarkSpectral else {"affinity": kind}
+    rows = np.vstack([np.repeat(X[:20], 10, axis=0), X])
+    model = cls(4, random_state=0, **options).fit(rows)
+    new = X[:20] + 0.01
+    together = model.transform(np.vstack([new, 100 * X]))[:20]
+    np.testing.assert_allclose(model.transform(new), together, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(model.transform(new[:1]), together[:1], rtol=1e-3, atol=1e-5)
+
+
 def test_too_large_to_store(monkeypatch):
     monkeypatch.setattr("os.sysconf", lambda name: 100)
     with pytest.raises(MemoryError, match=r"store=True asks for 200 x 200 affinities.*use store=False"):

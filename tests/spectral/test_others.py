@@ -115,6 +115,22 @@ class TestNystrom:
         flops = 6 * n * k + 8 * k**3 - 3 * k**2 + 4 * n * k**2 - 3 * k + 2 * n * k * m + n * m + 2 * n * m**2 + m**2 + m**3 - n
         assert model.history_[0]["flops"] == flops
 
+    @LAYOUTS
+    @pytest.mark.parametrize("m", [80, 300])
+    @pytest.mark.parametrize("n_neighbors", [1, 2, 7])
+    def test_on_local_scales_is_the_oracle(self, layout, m, n_neighbors):
+        """Local scales may make a matrix with negative eigenvalues, which are left out."""
+        far = np.sqrt(np.sort(naive.distances(X, X), axis=1)[:, n_neighbors])
+        K = naive.affinity(X, np.sqrt(np.outer(far, far))) + np.eye(300)
+        ids = np.sort(generator(0, 1 << 44).choice(300, m, replace=False))
+        values, V = np.linalg.eigh(K[np.ix_(ids, ids)])
+        C = K[:, ids] @ V[:, values > 1e-10 * values[-1]]
+        L = naive.laplacian(C / values[values > 1e-10 * values[-1]] @ C.T)
+        model = NystromSpectral(4, affinity="self-tuning", n_neighbors=n_neighbors, n_samples=m, random_state=0).fit(layout(X))
+        U, expected = naive.leading(L, 4)
+        np.testing.assert_allclose(model.eigenvalues_, expected, atol=1e-5)
+        assert naive.sines(U, model.embedding_).max() < 1e-3
+
     def test_new_rows_lie_where_they_would(self):
         model = NystromSpectral(4, sigma=SIGMA, n_samples=50, random_state=0).fit(X)
         np.testing.assert_allclose(model.transform(X + 1e-9), model.embedding_, atol=1e-5)

@@ -94,9 +94,9 @@ def _add_sums(out: Array, S: Array) -> Array:
 class KernelAffinity:
     """exp(-|x - y|^2 u_x u_y) of rows, or without the square, u being one over their scales."""
 
-    def __init__(self, rows: Rows, u: Array, root: bool = False, neighbor: int = 0) -> None:
-        """`neighbor`: that of a row which gives its scale; 0 where all have the same."""
-        self.rows, self.root, self.neighbor = small_blocks(rows), root, neighbor
+    def __init__(self, rows: Rows, u: Array, root: bool = False, neighbor: int = 0, least: float = 0.0) -> None:
+        """`neighbor`: that of a row which gives its scale; 0 where all have the same. `least`: what a scale is at least."""
+        self.rows, self.root, self.neighbor, self.least = small_blocks(rows), root, neighbor, least
         self.among = self.rows
         noise = float(np.finfo(rows.dtype).eps) * max(rows.shares(_reach_block), default=0.0)  # in a squared distance
         if (np.sqrt(noise) if root else noise) * float(u.max()) ** 2 > DIGITS:
@@ -114,7 +114,7 @@ class KernelAffinity:
         """One over the scales of new rows."""
         if not self.neighbor:
             return np.full(len(new), self.u[0])
-        return local_scales(nearest(new, self.among, self.neighbor, known=False)[0])
+        return inverse_scales(nearest(new, self.among, self.neighbor, known=False)[0], self.least)
 
     def columns(self, ids: Array, like: Rows | None = None) -> Columns:
         """Columns for these rows, or for others that are laid out in another way."""
@@ -141,10 +141,10 @@ class KernelAffinity:
             deque(self._each(out, columns, partial(_add_product, B=B[where])), 0)
         return out
 
-    def against(self, new: Rows, B: Array) -> Array:
-        """The product of new rows' affinities to these rows with B."""
+    def against(self, new: Rows, B: Array, u: Array | None = None) -> Array:
+        """The product of new rows' affinities to these rows with B. `u`: one over their scales, if these are known."""
         out, B = np.zeros((len(new), B.shape[1])), np.ascontiguousarray(B, self.dtype)
-        u = self.scale(new)
+        u = self.scale(new) if u is None else u
         for columns, where in self.chunks(None, new):
             deque(self.compare(new, u, columns, out, partial(_add_product, B=B[where])), 0)
         return out
@@ -187,11 +187,15 @@ def _reach_block(block: Block) -> float:
     return float(block.squared_norms().max(initial=0))
 
 
-def local_scales(near: Array) -> Array:
-    """One over the distances from the last of each row's neighbours; equal rows get a thousandth of what is usual."""
+def least_scale(near: Array) -> float:
+    """For equal rows, which have no scale: a thousandth of what is usual among the rows of the fit."""
     far = np.sqrt(near[:, -1])
-    usual = float(np.median(far[far > 0])) if (far > 0).any() else 1.0
-    return np.asarray(1 / np.maximum(far, 1e-3 * usual))
+    return 1e-3 * (float(np.median(far[far > 0])) if (far > 0).any() else 1.0)
+
+
+def inverse_scales(near: Array, least: float) -> Array:
+    """One over the distances from the last of each row's neighbours."""
+    return np.asarray(1 / np.maximum(np.sqrt(near[:, -1]), least))
 
 
 def choose_sigma(rows: Rows, k: int, seed: int) -> float:

@@ -11,7 +11,7 @@ from ..core.moments import measure
 from ..core.rows import Rows
 from ..core.types import Array
 from . import graph
-from .affinity import KernelAffinity, choose_sigma, local_scales
+from .affinity import KernelAffinity, choose_sigma, inverse_scales, least_scale
 from .laplacian import Affinity
 from .neighbors import approximate, nearest
 
@@ -76,7 +76,8 @@ def kernel(rows: Rows, choice: Choice, k: int, seed: int) -> tuple[KernelAffinit
     if choice.affinity == "self-tuning":
         count = neighbors_of(choice, len(rows))
         near, _ = nearest(rows, rows, count, known=True) if count else (np.ones((len(rows), 1)), None)
-        return KernelAffinity(rows, local_scales(near), False, count), None
+        least = least_scale(near)
+        return KernelAffinity(rows, inverse_scales(near, least), False, count, least), None
     root, e = choice.affinity == "rbf-norm", rows.frame.exponent
     if choice.sigma is None:
         length = choose_sigma(rows, k, seed)

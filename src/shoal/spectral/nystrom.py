@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -40,8 +40,18 @@ def _gram(out: Array, S: Array, q: Array) -> Array:
     return np.asarray(Z.T @ Z, np.float64)
 
 
-def nystrom(rows: Rows, basis: KernelAffinity, k: int) -> tuple[Map, Array, Array]:
-    """How rows are embedded, the eigenvalues and the degrees, given some rows as a basis."""
+class Fitted(NamedTuple):
+    """The rows of the fit as seen from the basis: on the scales that they have among themselves."""
+
+    basis: KernelAffinity
+    u: Array
+
+    def against(self, new: Rows, B: Array) -> Array:
+        return self.basis.against(new, B, self.u)
+
+
+def nystrom(rows: Rows, u: Array, basis: KernelAffinity, k: int) -> tuple[Map, Array, Array]:
+    """How rows are embedded, the eigenvalues and the degrees, given some rows as a basis; u is one over the rows' scales."""
     m = basis.n
     here, columns = basis.columns(np.arange(m)), basis.columns(np.arange(m), rows)
     A = np.empty((m, m), basis.dtype)
@@ -52,7 +62,7 @@ def nystrom(rows: Rows, basis: KernelAffinity, k: int) -> tuple[Map, Array, Arra
     values, V = np.linalg.eigh((A + A.T).astype(np.float64) / 2)
     there = values > CUTOFF[basis.dtype] * values[-1]
     half = V[:, there] / np.sqrt(values[there])  # A^-1/2, but for a rotation
-    u, degrees = basis.scale(rows), np.zeros(len(rows))
+    degrees = np.zeros(len(rows))
     sums = sum(basis.compare(rows, u, columns, degrees, _column_sums), start=np.zeros(m))
     q = half @ (half.T @ sums)
     gram = sum(basis.compare(rows, u, columns, degrees, partial(_gram, q=q.astype(basis.dtype))), start=np.zeros((m, m)))
@@ -126,7 +136,7 @@ class NystromSpectral(SpectralEstimator):
         basis = affinity.part(np.sort(generator(seed, 1 << 44).choice(n, m, replace=False)))
 
         def step() -> tuple[tuple[Map, Array, Array], Info]:
-            way, values, degrees = nystrom(rows, basis, k)
+            way, values, degrees = nystrom(rows, affinity.u, basis, k)
             flops = 6 * n * k + 8 * k**3 - 3 * k**2 + 4 * n * k**2 - 3 * k + 2 * n * k * m + n * m + 2 * n * m**2
             flops += m**2 + m**3 - n
             return (way, values, degrees), Info(-float(values.sum()) / 2, 0.0, m, flops)
@@ -134,4 +144,5 @@ class NystromSpectral(SpectralEstimator):
         outcome = self._at_once(step)
         way, values, degrees = outcome.state
         check_degrees(degrees, "raise sigma, or take more rows by n_samples")
-        return Found(way.embed(rows)[0].astype(affinity.dtype), values, way, outcome)
+        vectors, _ = way._replace(reach=Fitted(basis, affinity.u)).embed(rows)
+        return Found(vectors.astype(affinity.dtype), values, way, outcome)
