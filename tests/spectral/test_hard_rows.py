@@ -1,13 +1,18 @@
 """Rows, graphs and parameters that are hard or bad: a clear error or a warning, and never NaN in an embedding."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from sklearn.metrics import adjusted_rand_score
 
 from shoal import ExactSpectral, LandmarkSpectral, MiniBatchSpectral, NystromSpectral, PowerSpectral
+from shoal.core.checks import check_rows
+from shoal.core.rows import Rows
+from shoal.spectral import graph
 from tests import naive
 from tests.strategies import blobs, cloud
 
@@ -136,6 +141,58 @@ class TestGraphs:
             model = cls(3, affinity="precomputed", random_state=0).fit(layout(A))
         assert np.isfinite(model.embedding_).all()
         assert np.abs(model.embedding_[30:]).max() < 1e-6
+
+    @operators
+    @layouts
+    def test_rows_that_are_like_themselves_alone(self, cls, layout):
+        A = np.eye(32)
+        A[:30, :30] += naive.affinity(X[:30], 9.0)
+        with pytest.warns(UserWarning, match=r"falls into 3 pieces.*, 2 of them of one row \(the first is row 30\)"):
+            model = cls(3, affinity="precomputed", random_state=0).fit(layout(A))
+        assert np.isfinite(model.embedding_).all()
+
+    def test_a_zero_that_is_stored_joins_nothing(self):
+        A = sparse.csr_array(TWO + np.eye(20)[::-1])
+        A.data = TWO[A.nonzero()]
+        with pytest.warns(UserWarning, match="falls into 2 pieces"):
+            ExactSpectral(2, affinity="precomputed", random_state=0).fit(A)
+        assert A.nnz == 220
+
+    @layouts
+    @pytest.mark.parametrize("order", ["C", "F"])
+    def test_pieces(self, layout, order, monkeypatch):
+        monkeypatch.setattr(graph, "LINES", 100)
+        rng = np.random.default_rng(0)
+        A = np.triu(rng.random((60, 60)) < 0.02).astype(float)
+        A = np.asarray(A + A.T, order=order)
+        count, names = connected_components(A)
+        found = graph.pieces(layout(A))
+        assert found.max() == count - 1
+        assert adjusted_rand_score(names, found) == 1
+
+    def test_a_map_stays_on_disk(self, tmp_path):
+        A = np.memmap(tmp_path / "A", np.float32, "w+", shape=(2000, 2000))
+        A[:] = 1
+        with Rows(check_rows(None, A, reset=False), n_threads=1) as rows:
+            tracemalloc.start()
+            graph.of_matrix(A, rows)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert peak < A.nbytes / 2
+
+    @operators
+    @layouts
+    @pytest.mark.parametrize("scale", [1e-300, 1e-35, 1e35, 1.7e308])
+    def test_of_any_size(self, cls, layout, scale):
+        A = naive.affinity(X, 9.0)
+        one, other = (cls(4, affinity="precomputed", random_state=0).fit(layout(M)) for M in (A, A * scale))
+        np.testing.assert_allclose(other.eigenvalues_, one.eigenvalues_, atol=1e-6)
+        np.testing.assert_array_equal(other.labels_, one.labels_)
+        np.testing.assert_allclose(other.transform(layout(A * scale)), one.transform(layout(A)), atol=1e-6)
+        lopsided = A * scale
+        lopsided[3, 7] *= 0.5
+        with pytest.raises(ValueError, match="affinities must be symmetric"):
+            cls(4, affinity="precomputed").fit(layout(lopsided))
 
     @operators
     @layouts

@@ -12,11 +12,13 @@ from scipy.sparse.csgraph import connected_components
 
 from ..core.estimator import warn
 from ..core.moments import check_finite
-from ..core.rows import Rows
+from ..core.rows import Rows, times_power
 from ..core.sources import ArraySource, find_source
 from ..core.types import Array, is_sparse
 
 ROUNDING = 64  # units in the last place by which a_ij and a_ji may differ
+RANGE = 40  # powers of two: affinities that are all below, or some above, are scaled, or sums and squares would leave the range
+LINES = 1 << 20  # numbers of a dense matrix that are looked at together
 
 
 def _dense_block(start: int, raw: Any, out: Array, A: Array, ids: Array | slice, B: Array) -> None:
@@ -86,35 +88,69 @@ def neighbor_graph(rows: Rows, who: Array) -> GraphAffinity:
 
 
 def of_matrix(A: Any, rows: Rows) -> GraphAffinity:
-    """A graph; the user is told if it falls into pieces."""
-    connectivity = A if is_sparse(A) else sparse.csr_array(np.asarray(A) != 0)
-    pieces, names = connected_components(connectivity, directed=False)
-    alone = int((np.bincount(names) == 1).sum())
-    if pieces - alone > 1:
+    """A graph; the user is told if it falls into pieces. (Of rows without any affinity, the degrees tell.)"""
+    names = pieces(A)
+    counts = np.bincount(names)
+    single = np.flatnonzero(counts[names] == 1)
+    own = single[np.asarray(A.diagonal())[single] > 0]  # like themselves alone
+    count = len(counts) - len(single) + len(own)
+    if count > 1:
+        of_one = f", {len(own)} of them of one row (the first is row {own[0]})" if len(own) else ""
         warn(
-            f"The graph of affinities falls into {pieces} pieces with no way from one to another: clusters follow the pieces, "
-            "and where these are more, chance says which go together; more neighbours, or a larger sigma, would join them.",
+            f"The graph of affinities falls into {count} pieces with no way from one to another{of_one}: clusters follow the "
+            "pieces, and where these are more, chance says which go together; more neighbours, or a larger sigma, would join "
+            "them.",
             UserWarning,
         )
     return GraphAffinity(A, rows.beside(find_source(A)))
 
 
-def precomputed(rows: Rows) -> GraphAffinity:
-    """The rows of X as affinities, checked."""
+def pieces(A: Any) -> Array:
+    """(n) numbers: which connected piece of a symmetric matrix each row is in."""
+    if is_sparse(A):
+        if not A.data.all():  # a zero that is stored is no edge
+            A = A.copy()
+            A.eliminate_zeros()
+        return np.asarray(connected_components(A, directed=False)[1])
+    n = len(A)
+    lines = A if A.flags.c_contiguous else A.T
+    names, step = np.full(n, -1), max(1, LINES // n)
+    for first in range(n):
+        if names[first] >= 0:
+            continue
+        name = names.max() + 1
+        names[first], ahead = name, np.array([first])
+        while len(ahead) and (names < 0).any():  # one look at a row is enough, and none once all have been reached
+            now, ahead = ahead[:step], ahead[step:]
+            found = np.flatnonzero((names < 0) & (lines[now] != 0).any(axis=0))
+            names[found] = name
+            ahead = np.concatenate([ahead, found])
+    return names
+
+
+def precomputed(rows: Rows) -> tuple[GraphAffinity, int]:
+    """The rows of X as affinities, checked, and the power of two that they are scaled by."""
     source = rows.source
     if source.shape[0] != source.shape[1]:
         raise ValueError(f"affinity='precomputed' needs a square X, one row and one column a sample, not {source.shape}.")
-    deque(rows.raw_shares(check_block), 0)
+    top = max(rows.raw_shares(check_block))
     A: Any = source.read(0, source.shape[0])  # an array or a memory map stays where it is
     dtype = np.dtype(np.float32 if A.dtype == np.float32 else np.float64)
     if A.dtype != dtype:
         A = A.astype(dtype)
     deque(rows.raw_shares(_mirror_block, A, A.T.tocsr() if is_sparse(A) else A), 0)
-    return of_matrix(A, rows)
+    exponent = -int(np.frexp(top)[1])
+    exponent = exponent if abs(exponent) > RANGE else 0
+    return of_matrix(scaled(A, exponent), rows), exponent
 
 
-def check_block(start: int, raw: Any) -> None:
-    """Finite, and nothing below zero."""
+def scaled(A: Any, exponent: int) -> Any:
+    """A * 2^exponent: a copy, unless that is A."""
+    return times_power(A, exponent) if exponent else A
+
+
+def check_block(start: int, raw: Any) -> float:
+    """Finite, and nothing below zero. The largest of all."""
     check_finite(start, raw)
     values = raw.data if is_sparse(raw) else raw
     if values.size and values.min() < 0:
@@ -125,6 +161,7 @@ def check_block(start: int, raw: Any) -> None:
             f"affinity='precomputed', but X holds {values.min()} at row {start + row}, column {column}: affinities must not be "
             "negative."
         )
+    return float(values.max(initial=0))
 
 
 def _mirror_block(start: int, raw: Any, A: Any, mirror: Any) -> None:
@@ -132,7 +169,7 @@ def _mirror_block(start: int, raw: Any, A: Any, mirror: Any) -> None:
     stop = start + raw.shape[0]
     raw = raw.astype(A.dtype)
     other = mirror[start:stop] if is_sparse(A) else np.asarray(mirror[:, start:stop]).T
-    apart = abs(raw - other) - ROUNDING * float(np.finfo(A.dtype).eps) * abs(raw + other)
+    apart = abs(raw - other) - 2 * ROUNDING * float(np.finfo(A.dtype).eps) * (raw / 2 + other / 2)  # sums may overflow
     worst = int(apart.argmax())
     row, column = divmod(worst, A.shape[1])
     if apart[row, column] > 0:

@@ -57,17 +57,20 @@ class Neighbors:
 
 
 class Given:
-    """New rows of a precomputed affinity hold their affinities to the rows of the fit."""
+    """New rows of a precomputed affinity hold their affinities to the rows of the fit, which were scaled."""
+
+    def __init__(self, exponent: int) -> None:
+        self.exponent = exponent
 
     def against(self, new: Rows, B: Array) -> Array:
         out = np.empty((len(new), B.shape[1]))
-        deque(new.raw_shares(_given_block, B, per_row=(out,)), 0)
+        deque(new.raw_shares(_given_block, B, self.exponent, per_row=(out,)), 0)
         return out
 
 
-def _given_block(start: int, raw: Any, out: Array, B: Array) -> None:
+def _given_block(start: int, raw: Any, out: Array, B: Array, exponent: int) -> None:
     graph.check_block(start, raw)
-    out[:] = raw @ B
+    out[:] = graph.scaled(raw, exponent) @ B
 
 
 def kernel(rows: Rows, choice: Choice, k: int, seed: int) -> tuple[KernelAffinity, float | None]:
@@ -97,13 +100,14 @@ def neighbors_of(choice: Choice, n: int) -> int:
 
 def find(rows: Rows, choice: Choice, k: int, seed: int) -> Kind:
     if choice.affinity == "precomputed":
-        return Kind(graph.precomputed(rows), Given(), None, "drop such rows, or give them affinities")
+        affinity, exponent = graph.precomputed(rows)
+        return Kind(affinity, Given(exponent), None, "drop such rows, or give them affinities")
     if choice.affinity == "knn":
         rows.frame = measure(rows).frame
         count = neighbors_of(choice, len(rows))
         exact = choice.neighbors == "exact" or rows.is_sparse
         _, who = nearest(rows, rows, count, known=True) if exact else approximate(rows, count, seed)
         return Kind(graph.neighbor_graph(rows, who), Neighbors(rows, max(count, 1)), None, "ask for more neighbours")
-    affinity, sigma = kernel(rows, choice, k, seed)
+    computed, sigma = kernel(rows, choice, k, seed)
     what = f"sigma={sigma:.3g} is too small for them: raise it, or leave it at None" if sigma else "drop them"
-    return Kind(affinity, affinity, sigma, what)
+    return Kind(computed, computed, sigma, what)
