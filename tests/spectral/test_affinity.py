@@ -173,6 +173,29 @@ class TestSampledDegrees:
         mean = np.mean([estimate_degrees(found, 20, seed)[0] for seed in range(400)], axis=0)
         np.testing.assert_allclose(mean, found.degrees(), rtol=0.15)
 
+    def test_of_a_graph_are_exact(self):
+        rows = opened(cloud(600, 3))
+        found = kinds.find(rows, kinds.Choice("knn", None, 20, "exact"), 3, 0).affinity
+        degrees, error = estimate_degrees(found, 5, 0)
+        assert error == 0
+        np.testing.assert_array_equal(degrees, found.degrees())
+
+    def test_from_one_column_may_be_anything(self):
+        with pytest.warns(UserWarning, match="degree_samples=1 columns are off by a factor of inf"):
+            assert estimate_degrees(of(X), 1, 0)[1] == np.inf
+
+    def test_of_rows_that_are_like_few(self):
+        """Most rows are like none of the sample: they get a small degree, not none, and the user is told."""
+        found = of(np.arange(600.0)[:, None] // 2, 0.2)
+        with pytest.warns(UserWarning, match=r"degree_samples=50 columns are off.*raise it"):
+            degrees, error = estimate_degrees(found, 50, 0)
+        assert degrees.min() > 0
+        assert error > 0.8
+
+    def test_of_rows_that_are_like_none(self):
+        with pytest.raises(ValueError, match=r"No row is like any of the degree_samples=10 .*raise it, or sigma"):
+            estimate_degrees(of(np.arange(600.0)[:, None], 0.05), 10, 0)
+
     def test_of_all_columns_are_exact(self):
         found = of(X)
         degrees, error = estimate_degrees(found, 1000, 0)

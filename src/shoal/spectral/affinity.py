@@ -94,6 +94,8 @@ def _add_sums(out: Array, S: Array) -> Array:
 class KernelAffinity:
     """exp(-|x - y|^2 u_x u_y) of rows, or without the square, u being one over their scales."""
 
+    is_stored = False
+
     def __init__(self, rows: Rows, u: Array, root: bool = False, neighbor: int = 0, least: float = 0.0) -> None:
         """`neighbor`: that of a row which gives its scale; 0 where all have the same. `least`: what a scale is at least."""
         self.rows, self.root, self.neighbor, self.least = small_blocks(rows), root, neighbor, least

@@ -34,6 +34,8 @@ def _sum_block(start: int, raw: Any, out: Array) -> None:
 class GraphAffinity:
     """A symmetric matrix without negative entries, dense (perhaps a memory map) or sparse, behind the verbs of a kernel."""
 
+    is_stored = True
+
     def __init__(self, A: Any, rows: Rows) -> None:
         self.A, self.rows, self.n = A, rows, A.shape[0]
         self.dtype = np.dtype(np.float32 if A.dtype == np.float32 else np.float64)

@@ -13,7 +13,8 @@ from ..core.estimator import warn
 from ..core.seeding import generator
 from ..core.types import Array
 
-FLOOR = 1e-2  # of the median degree: what a row has at least whose sampled columns hold next to nothing
+FLOOR = 1e-2  # of the mean degree of others: what a row has at least whose sampled columns hold next to nothing
+FAR_OFF = 0.5  # a relative error of the degrees that the user is told of
 LEAST = 1e-30  # a degree below this is none: float32 has few digits left for what it is a sum of
 
 
@@ -22,6 +23,7 @@ class Affinity(Protocol):
 
     n: int
     dtype: np.dtype
+    is_stored: bool  # then sums of its rows are cheap
 
     def product(self, B: Array, ids: Array | None = None) -> Array: ...
 
@@ -70,10 +72,11 @@ def estimate_degrees(affinity: Affinity, count: int, seed: int) -> tuple[Array, 
     """Degrees from a sample of the columns, and how far off they are: the root mean square of their relative standard errors.
 
     The diagonal is zero, so that a row that is in the sample has one column fewer to learn from. Rows that are like none of
-    the sample are given a small degree: with none, or next to none, they would outweigh all others.
+    the sample are given a small degree: with none, or next to none, they would outweigh all others. They are off by as much
+    as they should be.
     """
     n = affinity.n
-    if count >= n:
+    if count >= n or affinity.is_stored:
         return affinity.degrees(), 0.0
     ids = np.sort(generator(seed, 1 << 41).choice(n, count, replace=False))
     seen = np.full(n, float(count))
@@ -82,7 +85,12 @@ def estimate_degrees(affinity: Affinity, count: int, seed: int) -> tuple[Array, 
     mean = sums / np.maximum(seen, 1)
     variance = np.maximum(squares / np.maximum(seen, 1) - mean**2, 0) * seen / np.maximum(seen - 1, 1)
     share = 1 - seen / (n - 1)  # of the columns that have not been seen: what has been is no guess
-    there = mean > 0
-    errors = np.sqrt(share * variance / np.maximum(seen, 1))[there] / mean[there]
-    degrees = (n - 1) * np.maximum(mean, FLOOR * np.median(mean))
-    return degrees, float(np.sqrt(np.mean(errors**2))) if there.any() else 0.0
+    there = sums > LEAST
+    if not there.any():
+        raise ValueError(f"No row is like any of the degree_samples={count} that degrees come from: raise it, or sigma.")
+    errors = np.ones(n)
+    errors[there] = np.sqrt(share * variance / np.maximum(seen, 1))[there] / mean[there]
+    error = float(np.sqrt(np.mean(errors**2))) if count > 1 else np.inf  # one number has no spread
+    if error > FAR_OFF:
+        warn(f"Degrees from degree_samples={count} columns are off by a factor of {1 + error:.2g}: raise it.", UserWarning)
+    return (n - 1) * np.maximum(mean, FLOOR * mean[there].mean()), error

@@ -17,7 +17,8 @@ PARAMETERS = """\
         How "knn" finds them: by all distances, in blocks, or by the package pynndescent, which misses a few.
     degree_samples : int or None, default=None
         From how many random columns to estimate the degrees (the sums of the affinities' rows). None to compute them all,
-        which looks at every pair of rows once. `degree_error_` says how far off they are.
+        which looks at every pair of rows once, as is always done where affinities are stored. `degree_error_` says how far
+        off they are.
     store : bool, default={store}
         Keep all affinities in memory, n_samples x n_samples of them, rather than compute columns whenever they are needed.
     normalize : bool, default=False
