@@ -84,22 +84,35 @@ class TestSigma:
         with pytest.raises(ValueError, match=r"No row is like any other: sigma=(1e-\d+|0.001) is too small.*raise it"):
             cls(4, sigma=sigma).fit(X)
 
-    @quiet
     @pytest.mark.parametrize("kind", ["rbf", "rbf-norm"])
-    def test_of_a_basis_so_small(self, kind):
-        with pytest.warns(UserWarning, match="are like no other.*raise sigma"):
-            model = NystromSpectral(4, sigma=1e-3, affinity=kind, n_samples=50, random_state=0).fit(X)
-        assert np.isfinite(model.embedding_).all()
+    @pytest.mark.parametrize("n_samples", [50, 200])
+    @pytest.mark.parametrize("sigma", [1e-2, 1e-200])
+    def test_of_a_basis_so_small(self, kind, n_samples, sigma):
+        with pytest.raises(ValueError, match="No row is like any other: raise sigma"):
+            NystromSpectral(4, sigma=sigma, affinity=kind, n_samples=n_samples).fit(X)
+
+    @pytest.mark.parametrize("n_samples", [150, 202])
+    def test_rows_of_a_basis_that_are_like_no_other(self, n_samples):
+        rows = np.vstack([X, [[1e3] * 4, [-1e3] * 4]])
+        with pytest.warns(UserWarning, match=r"2 of 202 rows are like no other \(the first is row 200\).*embedded at zero"):
+            model = NystromSpectral(4, sigma=9.0, n_samples=n_samples, random_state=0).fit(rows)
+        assert not model.embedding_[200:].any()
+        assert adjusted_rand_score(Y, model.labels_[:200]) == 1
 
     @quiet
-    @pytest.mark.parametrize("sigma", [1e-30, 1e30])
+    @pytest.mark.parametrize("sigma", [1e-200, 1e-30, 1e30, 1e200, 1e308])
     def test_of_landmarks(self, sigma):
         assert_sound(LandmarkSpectral(4, sigma=sigma, random_state=0).fit(X), X)
 
     @every
     @quiet
-    def test_so_large_that_all_are_alike(self, cls):
-        assert_sound(cls(4, sigma=1e30, random_state=0).fit(X), X)
+    @pytest.mark.parametrize("sigma", [1e30, 1e200, 1e308])
+    @pytest.mark.parametrize("kind", ["rbf", "rbf-norm"])
+    def test_so_large_that_all_are_alike(self, cls, sigma, kind):
+        options = {} if cls is LandmarkSpectral else {"affinity": kind}
+        model = cls(4, sigma=sigma, random_state=0, **options).fit(X)
+        assert_sound(model, X)
+        assert model.sigma_ == sigma
 
     @operators
     def test_rows_that_are_like_no_other(self, cls):

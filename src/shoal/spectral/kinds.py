@@ -85,11 +85,11 @@ def kernel(rows: Rows, choice: Choice, k: int, seed: int) -> tuple[KernelAffinit
     if choice.sigma is None:
         length = choose_sigma(rows, k, seed)
         public = float(np.ldexp(length, -e))
-        public = float(np.sqrt(public)) if root else public
-    else:  # sigma^2 divides distances, or sigma does
-        public = choice.sigma
-        length = float(np.ldexp(public**2 if root else public, e))
-    u = 1 / max(np.sqrt(length) if root else length, LEAST)
+        public, scale = (float(np.sqrt(public)), float(np.sqrt(length))) if root else (public, length)
+    else:  # sigma^2 divides distances or their squares; all rows are alike if the scale leaves the range
+        public = float(choice.sigma)
+        scale = public * 2.0 ** (e / 2) * (1.0 if root else 2.0 ** (e / 2))
+    u = 1 / max(scale, LEAST)
     return KernelAffinity(rows, np.full(len(rows), u), root), public
 
 

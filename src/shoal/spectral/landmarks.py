@@ -32,6 +32,12 @@ TINY = 1e-300
 FEW_STEPS = 5  # of k-means: landmarks need not have converged
 
 
+def in_frame(sigma: float, exponent: int) -> float:
+    """Its square, in the rows' frame; infinite where it leaves the range: all landmarks are alike then."""
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.square(np.ldexp(sigma, exponent)))
+
+
 def shares(near: Array, sigma2: float) -> Array:
     """How much of a row each of its nearest landmarks has, from squared distances: a line adds up to one."""
     Z = np.exp(-(near - near[:, :1]) / sigma2)  # seen from the nearest, so that it can't vanish
@@ -122,8 +128,7 @@ class LandmarkSpectral(SpectralEstimator):
 
         def step() -> tuple[tuple[LandmarkMap, Array, Array, Array], Info]:
             near, who = nearest(rows, landmarks, count, known=False)
-            given = None if self.sigma is None else float(np.ldexp(self.sigma, rows.frame.exponent)) ** 2
-            sigma2 = max(float(near.mean()) if given is None else given, TINY)
+            sigma2 = max(float(near.mean()) if self.sigma is None else in_frame(self.sigma, rows.frame.exponent), TINY)
             Z = shares(near, sigma2)
             P, values = mixtures(Z, who, len(landmarks), k)
             flops = 2 * n * count**2 + 9 * p**3 + 2 * n * count * k
@@ -131,7 +136,8 @@ class LandmarkSpectral(SpectralEstimator):
 
         outcome = self._at_once(step)
         way, values, Z, who = outcome.state
-        self.sigma_ = float(np.ldexp(np.sqrt(way.sigma2), -rows.frame.exponent))
+        found = float(np.ldexp(np.sqrt(way.sigma2), -rows.frame.exponent))
+        self.sigma_ = found if self.sigma is None else float(self.sigma)
         return Found(way.of(Z, who).astype(rows.dtype), values, way, outcome._replace(state=None))
 
     def _landmarks(self, rows: Rows, X: Any, p: int, seed: int) -> Rows:

@@ -4,7 +4,8 @@ C. Fowlkes, S. Belongie, F. Chung, J. Malik (2004), Spectral grouping using the 
 With C the affinities of all rows to m of them and A those of the m among themselves, C A^-1 C' stands for the whole matrix;
 its eigenvectors, made orthonormal in one go, follow from an m x m matrix.
 Differs from the paper: directions in which A has next to nothing are left out of its inverse; C is computed three times and
-never held; and rows are like themselves, without which A would not be positive.
+never held; and rows are like themselves, without which A would not be positive (but those of the m that are like no other
+are left out of A: as anywhere else, they are embedded at zero).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from .kinds import KERNELS, Choice, kernel
 from .laplacian import check_degrees, inverse_root
 
 CUTOFF = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}  # of the largest eigenvalue: what is below it is noise
+
+ALONE = 1e-6  # how much a row may seem to be like all others together, by rounding, and yet be like none
 
 
 def _column_sums(out: Array, S: Array) -> Array:
@@ -59,11 +62,13 @@ def nystrom(rows: Rows, u: Array, basis: KernelAffinity, k: int) -> tuple[Map, A
     basis_rows.frame = rows.frame
     for _ in basis.compare(basis_rows, basis.u, here, A, partial(fill, where=slice(None))):
         pass
+    degrees = np.zeros(len(rows))
+    sums = sum(basis.compare(rows, u, columns, degrees, _column_sums), start=np.zeros(m))
+    alone = sums - A.diagonal() <= ALONE
+    A[alone] = A[:, alone] = 0
     values, V = np.linalg.eigh((A + A.T).astype(np.float64) / 2)
     there = values > CUTOFF[basis.dtype] * values[-1]
     half = V[:, there] / np.sqrt(values[there])  # A^-1/2, but for a rotation
-    degrees = np.zeros(len(rows))
-    sums = sum(basis.compare(rows, u, columns, degrees, _column_sums), start=np.zeros(m))
     q = half @ (half.T @ sums)
     gram = sum(basis.compare(rows, u, columns, degrees, partial(_gram, q=q.astype(basis.dtype))), start=np.zeros((m, m)))
     values, Q = np.linalg.eigh(half.T @ gram @ half)
