@@ -1,5 +1,7 @@
 """`ExactSpectral`, `PowerSpectral`, `NystromSpectral` and `LandmarkSpectral`: the oracles' eigenvectors."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -9,7 +11,9 @@ from shoal import ExactSpectral, LandmarkSpectral, NystromSpectral, PowerSpectra
 from shoal.core.checks import check_rows
 from shoal.core.rows import Rows
 from shoal.core.seeding import generator
+from shoal.spectral import affinity, kinds, tiles
 from shoal.spectral.neighbors import approximate
+from shoal.spectral.nystrom import nystrom
 from tests import naive
 from tests.strategies import blobs
 
@@ -134,6 +138,28 @@ class TestNystrom:
     def test_new_rows_lie_where_they_would(self):
         model = NystromSpectral(4, sigma=SIGMA, n_samples=50, random_state=0).fit(X)
         np.testing.assert_allclose(model.transform(X + 1e-9), model.embedding_, atol=1e-5)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_of_wide_sparse_rows(self, dtype, monkeypatch):
+        """They stay sparse, and nothing else changes."""
+        rows = sparse.csr_array(X.astype(dtype))
+        dense = NystromSpectral(4, n_samples=100, random_state=0).fit(rows)
+        monkeypatch.setattr(affinity, "COLUMN_NUMBERS", 64)
+        monkeypatch.setattr(tiles, "SIDE", 16)
+        wide = NystromSpectral(4, n_samples=100, random_state=0).fit(rows)
+        np.testing.assert_allclose(wide.eigenvalues_, dense.eigenvalues_, atol=1e-5)
+        assert naive.sines(dense.embedding_.astype(float), wide.embedding_.astype(float)).max() < 1e-2
+        np.testing.assert_array_equal(wide.labels_, dense.labels_)
+
+    def test_wide_sparse_rows_are_not_made_dense(self):
+        rows = sparse.random_array((400, 100_000), density=1e-4, rng=0, format="csr")
+        with Rows(check_rows(None, rows, reset=False), n_threads=1) as opened:
+            tracemalloc.start()
+            found, _ = kinds.kernel(opened, kinds.Choice("rbf", None, None, "exact"), 3, 0)
+            nystrom(opened, found.u, found.part(np.arange(0, 400, 2)), 3)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert peak < 50e6  # 200 rows would be 160 MB
 
     def test_too_few_rows(self):
         with pytest.raises(ValueError, match="n_samples=3 rows have no n_clusters=4"):

@@ -20,10 +20,10 @@ import numpy as np
 from ..core.blocks import Block, Centers
 from ..core.rows import Rows
 from ..core.seeding import generator
-from ..core.types import Array
+from ..core.types import Array, is_sparse
 from ..kernels import affinity as kernels
 from .neighbors import nearest
-from .tiles import block_of, dense_rows, prepare, small_blocks, tiles
+from .tiles import COLUMN_NUMBERS, block_of, dense_rows, prepare, prepare_sparse, scores, small_blocks, tiles
 
 SAMPLE, SHARE, FEWEST = 1000, 2, 7  # to choose sigma from: rows, parts of a cluster, neighbours at least
 DIGITS = 1e-2  # how far off an exponent may be
@@ -40,7 +40,7 @@ class Columns(NamedTuple):
 def _tile(start: int, block: Block, where: slice, u: Array, columns: Columns, root: bool, known: bool) -> Array:
     """Affinities of some rows of a block."""
     part = block.take(where)
-    S = part.scores(columns.centers, slice(None))
+    S = scores(part, columns.centers)
     kernels.fall_off(S, part.squared_norms().astype(S.dtype), u[where].astype(S.dtype), columns.v.astype(S.dtype), root)
     if known:
         first, last = np.searchsorted(columns.ids, [start + where.start, start + where.stop])
@@ -122,7 +122,9 @@ class KernelAffinity:
         """Columns for these rows, or for others that are laid out in another way."""
         rows = self.rows
         raw = rows.source.read(int(ids[0]), int(ids[-1]) + 1) if ids[-1] - ids[0] + 1 == len(ids) else rows.source.take(ids)
-        return Columns(ids, prepare(like or rows, dense_rows(rows, raw)), self.u[ids])
+        wide = is_sparse(raw) and len(ids) > rows.block_rows and len(ids) * rows.d > COLUMN_NUMBERS
+        centers = prepare_sparse(rows.convert(raw).X) if wide else prepare(like or rows, dense_rows(rows, raw))
+        return Columns(ids, centers, self.u[ids])
 
     def chunks(self, ids: Array | None = None, like: Rows | None = None) -> Iterator[tuple[Columns, slice]]:
         """Columns, as many at a time as a tile is wide, with their places among `ids` (or among all)."""
@@ -204,9 +206,10 @@ def choose_sigma(rows: Rows, k: int, seed: int) -> float:
     """How far from a row the nearer half of its cluster reaches, if clusters are of one size: the median of a sample."""
     n = min(len(rows), SAMPLE)
     ids = np.sort(generator(seed, 1 << 40).choice(len(rows), n, replace=False))
-    X = rows.take(ids).astype(np.float64)
-    norms2 = np.einsum("ij,ij->i", X, X)
-    far = np.maximum(norms2[:, None] + norms2 - 2 * X @ X.T, 0)
+    X: Any = rows.convert(rows.source.take(ids)).X.astype(np.float64)  # sparse rows stay sparse
+    inner = (X @ X.T).toarray() if is_sparse(X) else X @ X.T
+    norms2 = inner.diagonal().copy()
+    far = np.maximum(norms2[:, None] + norms2 - 2 * inner, 0)
     np.fill_diagonal(far, 0)
     nth = min(max(n // (SHARE * k), FEWEST), n - 1)
     near = np.partition(far, nth, axis=1)[:, nth]

@@ -28,7 +28,6 @@ from .kinds import KERNELS, Choice, kernel
 from .laplacian import check_degrees, inverse_root
 
 CUTOFF = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}  # of the largest eigenvalue: what is below it is noise
-
 ALONE = 1e-6  # how much a row may seem to be like all others together, by rounding, and yet be like none
 
 
@@ -56,11 +55,11 @@ class Fitted(NamedTuple):
 def nystrom(rows: Rows, u: Array, basis: KernelAffinity, k: int) -> tuple[Map, Array, Array]:
     """How rows are embedded, the eigenvalues and the degrees, given some rows as a basis; u is one over the rows' scales."""
     m = basis.n
-    here, columns = basis.columns(np.arange(m)), basis.columns(np.arange(m), rows)
+    columns = basis.columns(np.arange(m), rows)
     A = np.empty((m, m), basis.dtype)
     basis_rows = rows.beside(basis.rows.source)
     basis_rows.frame = rows.frame
-    for _ in basis.compare(basis_rows, basis.u, here, A, partial(fill, where=slice(None))):
+    for _ in basis.compare(basis_rows, basis.u, columns, A, partial(fill, where=slice(None))):
         pass
     degrees = np.zeros(len(rows))
     sums = sum(basis.compare(rows, u, columns, degrees, _column_sums), start=np.zeros(m))

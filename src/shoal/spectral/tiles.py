@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.blocks import Block, Centers
+from ..core.blocks import Block, Centers, SparseBlock
 from ..core.estimator import near_block
 from ..core.rows import Rows
-from ..core.types import Array
+from ..core.types import Array, is_sparse
 
 SIDE = 1024  # rows in a block, and columns at a time
 TILE = 1 << 18  # entries that are worked on at once
@@ -29,6 +29,20 @@ def prepare(rows: Rows, C: Array) -> Centers:
     """Rows as columns for scores that are |y|^2 - 2 x.y, with no margin for rounding."""
     centers = rows.prepare(C)
     return centers._replace(z2=centers.norms2.astype(C.dtype))
+
+
+def prepare_sparse(X: Any) -> Centers:
+    """The same of sparse rows, which stay sparse: for more and wider ones than there is room for."""
+    norms2 = SparseBlock(X).squared_norms()
+    return Centers(X, (-2 * X.T).tocsr(), norms2.astype(X.dtype), norms2)
+
+
+def scores(block: Block, centers: Centers) -> Array:
+    """|y|^2 - 2 x.y of rows x and columns y."""
+    if not is_sparse(centers.Z):
+        return block.scores(centers, slice(None))
+    product: Any = block.X @ centers.Z
+    return np.asarray(product.toarray() + centers.z2)
 
 
 def tiles(block: Block, width: int) -> Iterator[slice]:
