@@ -54,6 +54,14 @@ def test_different_rows_have_different_keys(X):
     assert len(np.unique(keys(X))) == len(X)
 
 
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("values", [(-1, 1), (0, 1), (0, 2.0**-1000)], ids=["signs", "bits", "tiny"])
+def test_rows_of_two_numbers_have_different_keys(layout, values):
+    """All that tells them apart is one bit, or a few, of each entry."""
+    X = np.random.default_rng(0).choice(np.float64(values), (100_000, 64))
+    assert len(np.unique(keys(layout(X)))) == len(X)
+
+
 @pytest.mark.parametrize("X", [np.arange(2000.0)[:, None], 2.0 ** np.arange(-999, 1000)[:, None], cloud(2000, 3)])
 def test_order_is_random(X):
     ids = order(X)

@@ -16,6 +16,8 @@ from shoal.spectral import graph
 from tests import naive
 from tests.strategies import blobs, cloud
 
+pytestmark = pytest.mark.filterwarnings("ignore:Only .* leading eigenvalues are positive")
+
 CLASSES = [ExactSpectral, LandmarkSpectral, MiniBatchSpectral, NystromSpectral, PowerSpectral]
 OPERATORS = [ExactSpectral, MiniBatchSpectral, PowerSpectral]
 every = pytest.mark.parametrize("cls", CLASSES)

@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from shoal import ExactSpectral, LandmarkSpectral, NystromSpectral, PowerSpectral
@@ -16,6 +17,8 @@ from shoal.spectral.neighbors import approximate
 from shoal.spectral.nystrom import nystrom
 from tests import naive
 from tests.strategies import blobs
+
+pytestmark = pytest.mark.filterwarnings("ignore:Only .* leading eigenvalues are positive")
 
 LAYOUTS = pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 X, Y = blobs(300, 3, 4, spread=2.0)
@@ -89,11 +92,15 @@ class TestPower:
     @pytest.mark.parametrize("powers", [1, 3])
     def test_is_the_oracle(self, layout, powers):
         start = np.linalg.qr(generator(0, 1 << 43).standard_normal((300, 4)))[0]
-        U = np.linalg.svd(np.linalg.matrix_power(L, powers) @ start, full_matrices=False)[0]
+        U, c = start, 0.0
+        for _ in range(powers):
+            c = max(c, -np.linalg.eigvalsh(U.T @ L @ U)[0])
+            U, values, _ = np.linalg.svd(L @ U + c * U, full_matrices=False)
         model = PowerSpectral(4, sigma=SIGMA, max_iter=powers, tol=0, random_state=0).fit(layout(X))
         assert naive.sines(U, model.embedding_).max() < 1e-6
         flops = 2 * 300**2 * 4 - 300 * 4
-        assert [r["flops"] for r in model.history_] == [flops] * (powers - 1) + [flops + 2 * 300 * 16 + 2 * 64]
+        np.testing.assert_allclose(model.eigenvalues_, values - c, atol=1e-6)
+        assert [r["flops"] for r in model.history_] == [flops + 2 * 300 * 16 + 2 * 64] + [flops] * (powers - 1)
         assert [r["columns"] for r in model.history_] == [300] * powers
 
     def test_converges(self):
@@ -102,6 +109,52 @@ class TestPower:
         assert model.stop_reason_ == "converged"
         assert naive.sines(U, model.embedding_).max() < 1e-3
         np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-5)
+
+
+class TestNegativeEigenvalues:
+    def test_power(self):
+        """Two clusters of two sides each, whose rows are like those of the other side: 1, 0.68 and, twice, -0.76."""
+        side, sides = np.array([[0.05, 1], [1, 0.05]]), np.full((2, 2), 0.1)
+        A = np.kron(np.block([[side, sides], [sides, side]]), np.ones((20, 20)))
+        model = PowerSpectral(2, affinity="precomputed", max_iter=200, tol=1e-6, random_state=0).fit(A)
+        U, values = naive.leading(naive.laplacian(A), 2)
+        np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-5)
+        assert naive.sines(U, model.embedding_).max() < 1e-4
+        np.testing.assert_allclose(model.transform(A), model.embedding_, atol=1e-4)
+        assert adjusted_rand_score(np.repeat([0, 1], 40), model.labels_) == 1
+
+    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+    @pytest.mark.parametrize("cls", [ExactSpectral, PowerSpectral])
+    def test_are_not_extended(self, cls):
+        """A row is like its twin alone: the eigenvalues are 1 and -1."""
+        A = np.kron(np.eye(3), [[0, 1], [1, 0]]) + 1e-3 * (1 - np.eye(6))
+        with pytest.warns(ConvergenceWarning, match=r"Only 3 of the n_clusters=6 leading.*fewer clusters"):
+            model = cls(6, affinity="precomputed", random_state=0, **({} if cls is ExactSpectral else {"tol": 0})).fit(A)
+        moved = model.transform(A)
+        np.testing.assert_allclose(moved[:, :3], model.embedding_[:, :3], atol=1e-6)
+        assert not moved[:, 3:].any()
+
+
+class TestHardForArpack:
+    @pytest.mark.parametrize("options", [{"sigma": 0.1}, {"affinity": "self-tuning", "n_neighbors": 1}], ids=["rbf", "self"])
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_eigenvalues_next_to_each_other(self, options):
+        rows = np.random.default_rng(0).normal(size=(600, 2))
+        model = ExactSpectral(4, random_state=0, n_init=1, **options).fit(rows)
+        assert 0.999 < model.eigenvalues_.min() <= model.eigenvalues_.max() < 1 + 1e-6
+        assert model.history_[0]["seconds"] < 20
+
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_no_way_to_tell_them_apart(self, monkeypatch):
+        monkeypatch.setattr("shoal.spectral.exact.MEDIUM", 0)
+        monkeypatch.setattr("shoal.spectral.exact.RESTARTS", 1)
+        with pytest.raises(ValueError, match=r"n_clusters=4 leading eigenvalues lie too close.*PowerSpectral"):
+            ExactSpectral(4, sigma=0.1, random_state=0).fit(np.random.default_rng(0).normal(size=(600, 2)))
+
+
+def test_a_graph_stays_sparse(monkeypatch):
+    monkeypatch.setattr("shoal.spectral.graph.GraphAffinity.dense", lambda self: pytest.fail("a dense matrix"))
+    assert ExactSpectral(4, affinity="knn", n_neighbors=12, random_state=0).fit(X).n_iter_ == 1
 
 
 class TestNystrom:

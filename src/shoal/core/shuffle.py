@@ -53,19 +53,19 @@ def scramble(z: Array) -> Array:
 
 def keys_of(rows: Rows) -> Array:
     """(n) uint64: a number for what each row holds."""
-    odd = 2 * generator(0, KEYS).integers(1 << 63, size=rows.d, dtype=np.uint64) + 1
+    salts = generator(0, KEYS).integers(1 << 64, size=rows.d, dtype=np.uint64)
     keys = np.empty(len(rows), np.uint64)
-    for _ in rows.raw_shares(_keys_block, odd, per_row=(keys,)):
+    for _ in rows.raw_shares(_keys_block, salts, per_row=(keys,)):
         pass
     return keys
 
 
-def _keys_block(start: int, raw: Any, keys: Array, odd: Array) -> None:
+def _keys_block(start: int, raw: Any, keys: Array, salts: Array) -> None:
     dtype = raw.dtype if raw.dtype in (np.float32, np.float64) else np.float64
     if is_sparse(raw):
-        online.sparse_keys(raw.data.astype(dtype, copy=False), raw.indices, raw.indptr, odd, keys)
+        online.sparse_keys(raw.data.astype(dtype, copy=False), raw.indices, raw.indptr, salts, keys)
     else:
-        online.dense_keys(np.ascontiguousarray(raw, dtype), odd, keys)
+        online.dense_keys(np.ascontiguousarray(raw, dtype), salts, keys)
 
 
 def shuffled(rows: Rows, keys: Array, rng: np.random.Generator) -> Array:

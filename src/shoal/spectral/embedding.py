@@ -11,7 +11,8 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -157,9 +158,18 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         return np.asarray(W / np.where(norms > 0, norms, 1))
 
     def _drive(
-        self, step: Callable[[Any], tuple[Any, Info]], state: Any, done: Callable[[Any, Info], bool], limits: Limits
+        self,
+        step: Callable[[Any], tuple[Any, Info]],
+        state: Any,
+        done: Callable[[Any, Info], bool],
+        limits: Limits,
+        beside: Mapping[str, int] = MappingProxyType({}),
     ) -> Outcome:
+        """`beside`: what the way to the first step and from the last one takes, which the first record is to hold too."""
+
         def tell(record: dict[str, Any]) -> bool:
+            if record["step"] == 1:
+                record.update({key: record[key] + more for key, more in beside.items()})
             if self.verbose:
                 print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
             return bool(self.callback(dict(record))) if self.callback is not None else False

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.linalg import eigh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..core.driver import Outcome
 from ..core.fitting import keep
@@ -20,16 +21,16 @@ from .embedding import Info
 from .laplacian import Laplacian
 from .operator import LaplacianEstimator
 
-SMALL = 200  # rows up to which, and a share of all eigenvectors from which on, all of them are computed at once
-DIGITS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 0.0}  # asked of ARPACK; products in float32 have no more
+SMALL, MEDIUM = 200, 4000  # rows up to which no ARPACK is needed, and up to which one can do without
+DIGITS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-10}  # asked of ARPACK; products in float32 have no more
+RESTARTS = 100  # of ARPACK; where eigenvalues lie so close that these won't do, ten times as many seldom do
 
 
 def leading(L: Laplacian, k: int, seed: int) -> tuple[Array, Array, int]:
     """The k leading eigenvectors and eigenvalues, the largest first, and how many products with L they took."""
     n = L.n
     if n <= SMALL or 4 * k >= n:
-        values, vectors = np.linalg.eigh(L.times(np.eye(n, dtype=L.dtype)).astype(np.float64))
-        return vectors[:, : -k - 1 : -1], values[: -k - 1 : -1], n
+        return *at_once(L, k), n
     count = [0]
 
     def times(v: Array) -> Array:
@@ -38,10 +39,25 @@ def leading(L: Laplacian, k: int, seed: int) -> tuple[Array, Array, int]:
 
     operator = LinearOperator((n, n), matvec=times, matmat=times, dtype=np.float64)
     start = generator(seed, 1 << 42).standard_normal(n)
-    width = min(n - 1, max(3 * k, 40))
-    values, vectors = eigsh(operator, k, which="LA", v0=start, ncv=width, tol=DIGITS[L.dtype])
-    order = np.argsort(-values, kind="stable")
-    return vectors[:, order], values[order], count[0]
+    for width in (max(3 * k, 40), max(6 * k, 200)):
+        try:
+            values, vectors = eigsh(operator, k, None, None, "LA", start, min(n - 1, width), RESTARTS, DIGITS[L.dtype])
+        except ArpackNoConvergence:
+            if n <= MEDIUM:
+                return *at_once(L, k), count[0] + n
+        else:
+            order = np.argsort(-values, kind="stable")
+            return vectors[:, order], values[order], count[0]
+    raise ValueError(
+        f"The n_clusters={k} leading eigenvalues lie too close to others for ARPACK to tell them apart: affinities that reach "
+        "further (a larger sigma, more neighbours) or another n_clusters would part them; `PowerSpectral` needs no such gap."
+    )
+
+
+def at_once(L: Laplacian, k: int) -> tuple[Array, Array]:
+    """The same from the whole matrix, without ARPACK."""
+    values, vectors = eigh(L.s * L.affinity.dense().astype(np.float64) * L.s.T, subset_by_index=[L.n - k, L.n - 1])
+    return vectors[:, ::-1], values[::-1]
 
 
 class ExactSpectral(LaplacianEstimator):

@@ -3,9 +3,10 @@
 Y. Han, M. Filippone (2017), Mini-batch spectral clustering, IJCNN, doi:10.1109/IJCNN.2017.7966346 (Algorithms 1 and 2).
 Differs from the paper: its Algorithm 1 leaves out the minus sign of the gradient, and Algorithm 2 then subtracts it; steps
 go uphill here. The step length is in units of 1 / sqrt(n), the size of an eigenvector's entries. Eigenvalues come from
-W' G, averaged over the steps, and the basis is turned by them. W starts from the eigenvectors of a sample of the rows,
-extended to all: random vectors, as in the paper, take thousands of columns to get where these are. AdaGrad's sums then
-start from what the squares of a gradient's entries would be, not from zero, or the first step would throw the start away.
+W' G, averaged over the steps, or, where it costs little, from W' L W in the end, and the basis is turned by them. W starts
+from the eigenvectors of a sample of the rows, extended to all: random vectors, as in the paper, take thousands of columns
+to get where these are. AdaGrad's sums then start from what the squares of a gradient's entries would be, not from zero, or
+the first step would throw the start away.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .manifold import change, inner, random_point, retract
 from .operator import LaplacianEstimator, rotated
 
 START, START_SHARE, START_MOST = 1000, 200, 3000  # rows in the sample to start from; of many, one in so many
-RATES = {"sample": 0.3, "random": 1.0}
+RATES, FURTHEST = {"sample": 0.3, "random": 1.0}, 1e6  # beyond, float32 would forget where a step began
 MOST = 200  # steps
 FEW_ROWS, COLUMNS = 20_000, 4096  # up to which degrees are exact, and from how many columns they are estimated
 NOISE, TINY = 1e-3, 1e-15
@@ -57,17 +58,15 @@ class Batches(NamedTuple):
 
     def draw(self, t: int) -> Any:
         """(N_r, n) sparse: the vectors r of step t, a row each. E[r r'] = I."""
-        each = self.size // self.vectors
+        rng, each = generator(self.seed, 1, t), np.full(self.vectors, self.size / self.vectors)
         if self.drawn:
-            rng = generator(self.seed, 1, t)
-            counts = rng.binomial(self.n, each / self.n, self.vectors)
+            counts = rng.binomial(self.n, each / self.n)
             ids = np.concatenate([rng.choice(self.n, c, replace=False, shuffle=False) for c in counts])
         else:
             epoch, place = divmod(t, max(self.n // self.size, 1))
-            order = generator(self.seed, 2, epoch).permutation(self.n)
-            ids, counts = order[place * self.size :][: each * self.vectors], np.full(self.vectors, each)
-            rng = generator(self.seed, 1, t)
-        signs = np.where(rng.random(len(ids)) < 0.5, -1.0, 1.0) * np.sqrt(self.n / each)
+            ids = generator(self.seed, 2, epoch).permutation(self.n)[place * self.size :][: self.size]
+            each = counts = np.diff(np.arange(self.vectors + 1) * self.size // self.vectors)
+        signs = np.where(rng.random(len(ids)) < 0.5, -1.0, 1.0) * np.sqrt(self.n / np.repeat(each, counts))
         return sparse.csr_array((signs, ids, np.r_[0, np.cumsum(counts)]), shape=(self.vectors, self.n))
 
 
@@ -80,11 +79,12 @@ def start_from_sample(L: Laplacian, k: int, rng: np.random.Generator) -> tuple[S
     ids = np.sort(rng.choice(n, size, replace=False))
     A = L.affinity.block(ids).astype(np.float64)
     s = inverse_root(A.sum(axis=1))[:, None]
-    values, U = eigh(s * A * s.T, subset_by_index=[size - k, size - 1])
+    values, U = (found[..., ::-1] for found in eigh(s * A * s.T, subset_by_index=[size - k, size - 1]))
     W = rng.standard_normal((n, k)) * NOISE / np.sqrt(n)
     Y = L.times(np.asarray(s * U / np.maximum(L.s[ids], TINY), L.dtype), ids)
     lengths = np.linalg.norm(Y, axis=0)
-    W = retract(((L.s > 0) * (W + Y / np.where(lengths > 0, lengths, 1))).astype(L.dtype))
+    lengths = np.maximum(lengths, max(NOISE * lengths.max(), TINY))  # what is shorter is rounding, and leans on the others
+    W = retract(((L.s > 0) * (W + Y / lengths)).astype(L.dtype))
     return State(W, np.broadcast_to(values**2 / n, W.shape).astype(L.dtype), np.diag(values), 0, 0.0), size
 
 
@@ -140,7 +140,8 @@ class MiniBatchSpectral(LaplacianEstimator):
         How far to go along a gradient: as AdaGrad says, entry by entry, as in the paper; or, in units of the eigenvalues,
         2 / (t + 2) of the way in step t, in which the start counts as the steps that its columns would have made.
     learning_rate : float or None, default=None
-        AdaGrad's master step length, in units of 1 / sqrt(n_samples). None for 0.3 from a sample and 1 from random vectors.
+        AdaGrad's master step length, in units of 1 / sqrt(n_samples), up to 1e6. None for 0.3 from a sample and 1 from random
+        vectors. Harmonic steps have none.
     max_iter : int or None, default=None
         Most steps. None for 200, or, from a sample, as many as look at each column once, if that is less.
     degree_samples : "auto", int or None, default="auto"
@@ -176,7 +177,7 @@ class MiniBatchSpectral(LaplacianEstimator):
         "batch": [StrOptions({"shuffled", "drawn"})],
         "init": [StrOptions(set(RATES))],
         "steps": [StrOptions({"adagrad", "harmonic"})],
-        "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
+        "learning_rate": [Interval(Real, 0, FURTHEST, closed="right"), None],
         "max_iter": [Count(), None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "time_budget": [Interval(Real, 0, None, closed="right"), None],
@@ -223,6 +224,11 @@ class MiniBatchSpectral(LaplacianEstimator):
         super()._validate_params()
         if (self.n_vectors or 1) > self.batch_size:
             raise ValueError(f"n_vectors={self.n_vectors} vectors share batch_size={self.batch_size} columns: ask for fewer.")
+        if self.learning_rate is not None and self.steps == "harmonic":
+            raise ValueError(
+                f"learning_rate={self.learning_rate} is AdaGrad's, but steps='harmonic' have lengths of their own: leave it at "
+                "None, or ask for steps='adagrad'."
+            )
 
     def _degree_columns(self, affinity: Affinity) -> int | None:
         if self.degree_samples != "auto":
@@ -243,8 +249,12 @@ class MiniBatchSpectral(LaplacianEstimator):
         outcome = self._drive(
             lambda state: step(L, batches, rate, state),
             start,
-            lambda state, info: info.change <= self.tol,
+            lambda state, info: info.change <= self.tol and info.columns > 0,  # a draw may be empty
             Limits(self.max_iter or (min(-(-L.n // size), MOST) if used else MOST), deadline),
+            {"columns": used},
         )
-        outcome.history[0]["columns"] += used
-        return *rotated(outcome.state.W, outcome.state.T), outcome
+        W, T = outcome.state.W, outcome.state.T
+        if L.n <= START or not isinstance(L.affinity, KernelAffinity):
+            T = inner(W, L.times(W))
+        W, values = rotated(W, T)
+        return W, np.clip(values, -1, 1), outcome

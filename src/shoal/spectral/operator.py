@@ -7,18 +7,21 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..core.driver import Outcome
+from ..core.estimator import warn
 from ..core.fitting import Count
 from ..core.rows import Rows
 from ..core.types import Array
+from .affinity import KernelAffinity
 from .embedding import Found, Map, SpectralEstimator
 from .graph import stored
 from .kinds import KINDS, Choice, Kind, find
 from .laplacian import Affinity, Laplacian, check_degrees, estimate_degrees
 
-FLAT = 1e-3  # an eigenvalue below this is taken for it when new rows are embedded: noise would be blown up
+FLAT = 1e-3  # eigenvectors of values up to this are not extended to new rows, whose entries would be noise, or turned around
 
 
 class LaplacianEstimator(SpectralEstimator):
@@ -46,12 +49,24 @@ class LaplacianEstimator(SpectralEstimator):
         """Eigenvectors (n, k), eigenvalues (k), the largest first, and how they were found."""
 
     def _embed(self, rows: Rows, X: Any, seed: int, deadline: float | None) -> Found:
+        if self.affinity == "knn" and self.neighbors != "exact" and rows.is_sparse:
+            warn(
+                f"neighbors='{self.neighbors}' is for dense rows; those of X are sparse: their neighbours are found exactly.",
+                UserWarning,
+            )
         kind = find(rows, Choice(self.affinity, self.sigma, self.n_neighbors, self.neighbors), self.n_clusters, seed)
         self.sigma_ = kind.sigma
         L = self._laplacian(kind, seed)
         W, values, outcome = self._solve(L, seed, deadline)
         W = signed(W)
-        P = L.s * W / np.maximum(values, FLAT)
+        there = values > FLAT
+        if not there.all():
+            warn(
+                f"Only {there.sum()} of the n_clusters={len(there)} leading eigenvalues are positive: new rows get zeros for "
+                "the other eigenvectors; ask for fewer clusters.",
+                ConvergenceWarning,
+            )
+        P = L.s * W * np.where(there, 1 / np.where(there, values, 1), 0)
         return Found(W, values, Map(kind.reach, P, np.ones(L.n)), outcome)
 
     def _degree_columns(self, affinity: Affinity) -> int | None:
@@ -59,7 +74,7 @@ class LaplacianEstimator(SpectralEstimator):
         return None if self.degree_samples is None else int(self.degree_samples)
 
     def _laplacian(self, kind: Kind, seed: int) -> Laplacian:
-        affinity = stored(kind.affinity) if self.store and self.affinity != "precomputed" else kind.affinity
+        affinity = stored(kind.affinity) if self.store and isinstance(kind.affinity, KernelAffinity) else kind.affinity
         count = self._degree_columns(affinity)
         degrees, self.degree_error_ = (affinity.degrees(), 0.0) if count is None else estimate_degrees(affinity, count, seed)
         check_degrees(degrees, kind.remedy)

@@ -14,13 +14,14 @@ PARAMETERS = """\
     n_neighbors : int or None, default=None
         Of "knn" (None is 10) and "self-tuning" (None is 7).
     neighbors : {{"exact", "pynndescent"}}, default="exact"
-        How "knn" finds them: by all distances, in blocks, or by the package pynndescent, which misses a few.
+        How "knn" finds them: by all distances, in blocks, or by the package pynndescent, which misses a few (dense rows only).
     degree_samples : int or None, default=None
         From how many random columns to estimate the degrees (the sums of the affinities' rows). None to compute them all,
         which looks at every pair of rows once, as is always done where affinities are stored. `degree_error_` says how far
         off they are.
     store : bool, default={store}
         Keep all affinities in memory, n_samples x n_samples of them, rather than compute columns whenever they are needed.
+        A graph ("knn", "precomputed") is in memory already, and stays sparse if it is.
     normalize : bool, default=False
         Scale the rows of the embedding to unit length before k-means (Ng, Jordan and Weiss).
     n_init : int, default=10
@@ -47,7 +48,8 @@ ATTRIBUTES = """\
     embedding_ : array of shape (n_samples, n_clusters)
         The eigenvectors, a column each.
     eigenvalues_ : array of shape (n_clusters,)
-        Theirs, of D^-1/2 A D^-1/2, the largest first.
+        Theirs, of D^-1/2 A D^-1/2, the largest first. Those of `MiniBatchSpectral` are estimates from the columns of its
+        steps, except for up to 1000 rows and for affinities in memory, where one more product (not in `history_`) gives them.
     kmeans_ : KMeans
         That of the embedding.
     sigma_ : float or None

@@ -2,7 +2,8 @@
 
 C. Boutsidis, P. Kambadur, A. Gittens (2015), Spectral clustering via the power method - provably, ICML.
 Differs from the paper: the vectors are made orthonormal between the powers, which changes no subspace but keeps float32
-from losing the small eigenvalues; and powers may end when the subspace does not change any more.
+from losing the small eigenvalues; powers may end when the subspace does not change any more; and, as L may have negative
+eigenvalues, whose powers grow as well, they are powers of L + c I, with c as far as W' L W has been found below zero.
 """
 
 from __future__ import annotations
@@ -26,16 +27,19 @@ from .operator import LaplacianEstimator
 
 class State(NamedTuple):
     W: Array  # (n, k) orthonormal
-    Y: Array  # (n, k): L times the W before it
+    Y: Array  # (n, k): L + c I times the W before it
+    c: float
 
 
 def step(L: Laplacian, state: State) -> tuple[State, Info]:
     """One power."""
     n, k = state.W.shape
     Y = L.times(state.W)
+    T = inner(state.W, Y)
+    c = max(state.c, -float(np.linalg.eigvalsh((T + T.T) / 2)[0]))
+    Y += Y.dtype.type(c) * state.W
     W = retract(Y)
-    objective = -float(np.trace(inner(state.W, Y))) / 2
-    return State(W, Y), Info(objective, change(state.W, W), n, 2 * n * n * k - n * k)
+    return State(W, Y, c), Info(-float(np.trace(T)) / 2, change(state.W, W), n, 2 * n * n * k - n * k)
 
 
 class PowerSpectral(LaplacianEstimator):
@@ -93,10 +97,13 @@ class PowerSpectral(LaplacianEstimator):
 
     def _solve(self, L: Laplacian, seed: int, deadline: float | None) -> tuple[Array, Array, Outcome]:
         k = self.n_clusters
-        W = random_point(L.n, k, generator(seed, 1 << 43), L.dtype)
-        limits = Limits(self.max_iter, deadline)
-        outcome = self._drive(lambda state: step(L, state), State(W, W), lambda state, info: info.change <= self.tol, limits)
-        record, (_, Y) = outcome.history[-1], outcome.state
-        record["flops"] += 2 * L.n * k**2 + 2 * k**3  # the SVD
-        U, values, _ = np.linalg.svd(Y, full_matrices=False)
-        return U, values.astype(np.float64), outcome
+        W = retract((L.s > 0) * random_point(L.n, k, generator(seed, 1 << 43), L.dtype))  # rows of degree zero stay zero
+        outcome = self._drive(
+            lambda state: step(L, state),
+            State(W, W, 0.0),
+            lambda state, info: info.change <= self.tol,
+            Limits(self.max_iter, deadline),
+            {"flops": 2 * L.n * k**2 + 2 * k**3},  # the SVD
+        )
+        U, values, _ = np.linalg.svd(outcome.state.Y, full_matrices=False)
+        return U, values.astype(np.float64) - outcome.state.c, outcome

@@ -5,12 +5,14 @@ import pytest
 from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
-from shoal import ExactSpectral, MiniBatchSpectral
+from shoal import ExactSpectral, MiniBatchSpectral, PowerSpectral
 from shoal.core.seeding import generator
 from shoal.spectral import gradient_variance, manifold
 from shoal.spectral.minibatch import Batches
 from tests import naive
 from tests.strategies import blobs, cloud
+
+pytestmark = pytest.mark.filterwarnings("ignore:Only .* leading eigenvalues are positive")
 
 FORMS = pytest.mark.parametrize(
     ("batch", "size", "vectors"), [("shuffled", 20, None), ("shuffled", 20, 5), ("drawn", 20, 4), ("shuffled", 1000, None)]
@@ -44,15 +46,16 @@ class TestIsTheOracle:
 
     @FORMS
     @pytest.mark.parametrize("steps", [1, 2, 10])
-    def test_harmonic_steps(self, batch, size, vectors, steps):
+    def test_harmonic_steps(self, batch, size, vectors, steps, monkeypatch):
         X = cloud(80, 3)
         L = naive.laplacian(naive.affinity(X, 2.0))
         start = manifold.random_point(80, 3, generator(SEED, 1 << 43))
         batches = [rs(80, size, vectors, batch == "drawn", t).toarray() for t in range(steps)]
         W, T = naive.harmonic_spectral(L, start, batches)
+        monkeypatch.setattr("shoal.spectral.minibatch.START", 0)  # no product in the end
         model = fit(X, batch=batch, batch_size=size, n_vectors=vectors, steps="harmonic", max_iter=steps)
         assert naive.sines(W, model.embedding_).max() < 1e-5
-        np.testing.assert_allclose(model.eigenvalues_, np.linalg.eigvalsh(T)[::-1], atol=1e-6)
+        np.testing.assert_allclose(model.eigenvalues_, np.linalg.eigvalsh(T)[::-1].clip(-1, 1), atol=1e-6)
 
     def test_the_record(self):
         X, k, n, m = cloud(80, 3), 3, 80, 20
@@ -204,6 +207,72 @@ class TestOptions:
     def test_more_vectors_than_columns(self):
         with pytest.raises(ValueError, match=r"n_vectors=30 vectors share batch_size=20"):
             fit(cloud(50, 2), batch_size=20, n_vectors=30)
+
+
+class TestEigenvalues:
+    @pytest.mark.parametrize("steps", ["adagrad", "harmonic"])
+    @pytest.mark.parametrize("options", [{}, {"store": True}, {"affinity": "knn"}], ids=["few", "stored", "graph"])
+    def test_are_those_of_the_subspace(self, steps, options, monkeypatch):
+        monkeypatch.setattr("shoal.spectral.minibatch.START", 1000 if not options else 50)
+        X, _ = blobs(300, 3, 4, spread=4.0)
+        model = fit(X, 4, steps=steps, batch_size=20, init="sample", sigma=6.0, max_iter=2, **options)
+        A = naive.affinity(X, 6.0)
+        if "affinity" in options:
+            A = np.zeros((300, 300))
+            A[np.repeat(np.arange(300), 10), naive.neighbors(X, 10).ravel()] = 0.5
+            A += A.T
+        W = model.embedding_
+        np.testing.assert_allclose(W.T @ naive.laplacian(A) @ W, np.diag(model.eigenvalues_), atol=1e-6)
+
+    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+    def test_of_rows_that_are_all_alike(self):
+        model = MiniBatchSpectral(4, affinity="precomputed", random_state=0).fit(np.ones((500, 500)))
+        np.testing.assert_allclose(model.eigenvalues_, [1, 0, 0, 0], atol=1e-6)
+
+    def test_are_never_beyond_one(self, monkeypatch):
+        monkeypatch.setattr("shoal.spectral.minibatch.START", 0)
+        model = fit(cloud(300, 2), 4, batch_size=2, max_iter=1)
+        assert np.abs(model.eigenvalues_).max() <= 1
+
+
+class TestUnevenBatches:
+    @pytest.mark.parametrize("batch", ["shuffled", "drawn"])
+    def test_no_column_is_left_out(self, batch):
+        batches = Batches(30, 10, 4, batch == "drawn", 0)
+        draws = [batches.draw(t) for t in range(3000)]
+        assert np.mean([R.nnz for R in draws]) == pytest.approx(10, abs=0.2)
+        total = sum(R.T @ R for R in draws).toarray() / 4 / 3000
+        np.testing.assert_allclose(np.diag(total), 1, atol=0.25)
+        np.testing.assert_allclose(np.diag(total).mean(), 1, atol=0.03)
+
+    def test_an_empty_draw_is_no_rest(self):
+        model = fit(cloud(100, 2), batch="drawn", batch_size=1, max_iter=60, tol=1e-12)
+        assert 0 in [record["columns"] for record in model.history_]
+        assert model.stop_reason_ == "max_iter"
+
+
+class TestWhatIsToldAndRefused:
+    @pytest.mark.parametrize("cls", [MiniBatchSpectral, PowerSpectral])
+    def test_records_are_told_as_they_are_kept(self, cls):
+        told = []
+        model = cls(3, random_state=0, max_iter=4, tol=0, callback=told.append).fit(cloud(100, 2))
+        assert told == model.history_
+
+    def test_a_step_length_that_harmonic_steps_do_not_have(self):
+        with pytest.raises(ValueError, match=r"learning_rate=0.3 is AdaGrad's.*steps='adagrad'"):
+            fit(cloud(50, 2), steps="harmonic", learning_rate=0.3)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_a_step_beyond_all_bounds(self, dtype):
+        X = cloud(50, 2).astype(dtype)
+        with pytest.raises(ValueError, match="learning_rate"):
+            fit(X, learning_rate=1e300)
+        assert np.isfinite(fit(X, learning_rate=1e6).embedding_).all()
+
+    @pytest.mark.filterwarnings("ignore:The graph of affinities")
+    def test_approximate_neighbours_of_sparse_rows(self):
+        with pytest.warns(UserWarning, match=r"neighbors='pynndescent' is for dense rows.*found exactly"):
+            fit(sparse.csr_array(cloud(50, 2)), affinity="knn", neighbors="pynndescent")
 
 
 def test_a_memory_map_is_read_in_blocks(tmp_path):
