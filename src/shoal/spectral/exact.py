@@ -22,7 +22,7 @@ from .laplacian import Laplacian
 from .operator import LaplacianEstimator
 
 SMALL, MEDIUM = 200, 4000  # rows up to which no ARPACK is needed, and up to which one can do without
-DIGITS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-10}  # asked of ARPACK; products in float32 have no more
+DIGITS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 0.0}  # asked of ARPACK: if few, it misses equal eigenvalues
 RESTARTS = 100  # of ARPACK; where eigenvalues lie so close that these won't do, ten times as many seldom do
 
 
