@@ -11,7 +11,8 @@ import numpy as np
 
 from . import problems
 from .measure import Lab
-from .problems import Missing, blobs, start_of
+from .problems import Missing, start_of
+from .resources import map_of_blobs
 from .results import Entry
 from .suites import chosen, entry_of
 
@@ -125,15 +126,9 @@ def codes_memory(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
         lab.leave_out("codes_memory: only Linux tells how much memory is resident")
         return
     n, d, k = (20_000, 128, 20) if lab.quick else (8_000_000, 128, 100)
-    path = lab.folder / "map.npy"
-    rows = np.lib.format.open_memmap(path, "w+", np.float32, (n, d))
-    for seed, a in enumerate(range(0, n, 100_000)):
-        rows[a : a + 100_000] = blobs(min(100_000, n - a), d, k, seed)
-    rows.flush()
-    files = {"rows": str(path), "start": lab.share("start", start_of(rows[:100_000], k))}
-    del rows
+    files = map_of_blobs(lab, n, d, k)
     answer = lab.ask({"do": "memory", "library": "shoal-compressed", **files, "iters": 300}, watch=True)
-    path.unlink()
+    Path(files["rows"]).unlink()
     if "error" in answer:
         return
     extra, codes = (answer["most"] - answer["before"]) / MB, n * 16 / MB

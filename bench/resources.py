@@ -26,18 +26,23 @@ KMeans(8, n_init=1, random_state=0).fit(numpy.random.default_rng(0).random((1000
 """
 
 
+def map_of_blobs(lab: Lab, n: int, d: int, k: int) -> dict[str, str]:
+    """A file of clusters and one of centres to start from, for a contender to be asked about."""
+    path = lab.folder / "map.npy"
+    rows = np.lib.format.open_memmap(path, "w+", np.float32, (n, d))
+    for seed, a in enumerate(range(0, n, 100_000)):
+        rows[a : a + 100_000] = blobs(min(100_000, n - a), d, k, seed)
+    rows.flush()
+    return {"rows": str(path), "start": lab.share("start", start_of(rows[:100_000], k))}
+
+
 def memory(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
     """What a fit adds to a memory map."""
     if not Path("/proc/self/status").exists():
         lab.leave_out("memory: only Linux tells how much memory is anonymous")
         return
     n, d, k = (20_000, 128, 20) if lab.quick else (2_000_000, 128, 100)
-    path = lab.folder / "map.npy"
-    rows = np.lib.format.open_memmap(path, "w+", np.float32, (n, d))
-    for seed, a in enumerate(range(0, n, 100_000)):
-        rows[a : a + 100_000] = blobs(min(100_000, n - a), d, k, seed)
-    rows.flush()
-    files = {"rows": str(path), "start": lab.share("start", start_of(rows[:100_000], k))}
+    files = map_of_blobs(lab, n, d, k)
     table = []
     for library in lab.present(["shoal", "shoal-lloyd", "sklearn", "faiss"]):
         answer = lab.ask({"do": "memory", "library": library, **files, "iters": 5}, watch=True)
@@ -46,7 +51,7 @@ def memory(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
             row = {"library": library, "ran": answer["ran"], "extra MB": extra, "peak MB": answer["peak"] / MB}
             table.append({**row, "seconds": answer["wall"]})
             lab.say(f"  {library}: {extra:.0f} MB extra")
-    path.unlink()
+    Path(files["rows"]).unlink()
     measure = (
         f"A float32 memory map of {n * d * 4 / MB:.0f} MB, k={k}, 5 iterations. Extra: most anonymous memory during the fit, "
         "less what there was before it. Peak: largest resident size, which counts the pages of the map."

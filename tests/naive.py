@@ -344,7 +344,7 @@ def harmonic_spectral(L, W, batches):
         values, V = np.linalg.eigh(T)
         Q, R = np.linalg.qr(W + a * (G - W @ (W.T @ G)) @ (V / np.maximum(values, 1e-3 * values[-1]) @ V.T))
         W = Q * np.sign(np.diag(R))
-    return W, T
+    return W
 
 
 def nystrom(K, ids, k):

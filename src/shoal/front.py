@@ -6,7 +6,7 @@ from typing import Any
 
 from sklearn.utils._param_validation import validate_parameter_constraints
 
-from .core.fitting import Count
+from .core.parameters import Count
 from .kmeans.nested import NestedKMeans
 
 CHECKS = {"k": [Count()], "quality": NestedKMeans._parameter_constraints["quality"]}

@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
 from shoal import BinaryKMeans, CompressedKMeans
-from shoal.binary import compressed, learning
+from shoal.binary import compressed, learning, letter
 from shoal.binary.learning import Rule
 from shoal.binary.sample import Centered, draw
 from shoal.core.seeding import generator
@@ -42,7 +42,7 @@ class TestTheLetter:
         rows = Centered(A, np.ones(300))
 
         def clusters(F, state):
-            return compressed.clusters_of_codes(F, state, rows.weights, alpha, 1)
+            return letter.clusters(F, state, rows.weights, alpha, 1)
 
         state = learning.begin(rows, learning.State(W, np.where(C, 1.0, -1.0), labels), clusters)
         told = []

@@ -18,6 +18,8 @@ from tests.strategies import blobs, cloud
 
 pytestmark = pytest.mark.filterwarnings("ignore:Only .* leading eigenvalues are positive")
 
+PIECES = np.arange(600) % 5
+APART = np.random.default_rng(0).normal(size=(600, 3)) + 40 * PIECES[:, None]
 CLASSES = [ExactSpectral, LandmarkSpectral, MiniBatchSpectral, NystromSpectral, PowerSpectral]
 OPERATORS = [ExactSpectral, MiniBatchSpectral, PowerSpectral]
 every = pytest.mark.parametrize("cls", CLASSES)
@@ -352,7 +354,7 @@ def test_a_pickle_embeds_new_rows_the_same(cls, kind):
 
 
 @every
-@pytest.mark.filterwarnings("ignore:The graph of affinities", "ignore:.* are like no row of the fit")
+@pytest.mark.filterwarnings("ignore:The graph of affinities", "ignore:.* are like no row of the fit", "ignore:X falls")
 @pytest.mark.parametrize("kind", ["rbf", "rbf-norm", "self-tuning", "knn"])
 def test_new_rows_know_nothing_of_each_other(cls, kind):
     if kind != "rbf" and (cls is LandmarkSpectral or (cls is NystromSpectral and kind == "knn")):
@@ -370,3 +372,18 @@ def test_too_large_to_store(monkeypatch):
     monkeypatch.setattr("os.sysconf", lambda name: 100)
     with pytest.raises(MemoryError, match=r"store=True asks for 200 x 200 affinities.*use store=False"):
         ExactSpectral(4).fit(X)
+
+
+@pytest.mark.parametrize("cls", OPERATORS)
+class TestRowsInPieces:
+    def test_as_many_as_clusters_are_the_clusters(self, cls):
+        model = cls(5, sigma=2.0, random_state=0).fit(APART)
+        assert adjusted_rand_score(PIECES, model.labels_) == 1
+        np.testing.assert_allclose(model.eigenvalues_, 1, atol=1e-3)
+
+    @pytest.mark.parametrize("k", [2, 4])
+    def test_more_than_clusters_are_told_of(self, cls, k):
+        with pytest.warns(
+            UserWarning, match=rf"more than n_clusters={k} groups.*is arbitrary; sigma=2 is too small.*more clusters"
+        ):
+            cls(k, sigma=2.0, random_state=0).fit(APART)

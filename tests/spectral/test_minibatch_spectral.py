@@ -1,14 +1,20 @@
 """`MiniBatchSpectral`: the oracle's steps, the vectors' law, and the way to the exact eigenvectors."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
 from shoal import ExactSpectral, MiniBatchSpectral, PowerSpectral
+from shoal.core.rows import Rows
 from shoal.core.seeding import generator
+from shoal.core.sources import ArraySource
 from shoal.spectral import gradient_variance, manifold
-from shoal.spectral.minibatch import Batches
+from shoal.spectral.affinity import KernelAffinity
+from shoal.spectral.laplacian import Laplacian
+from shoal.spectral.minibatch import Batches, quotients
 from tests import naive
 from tests.strategies import blobs, cloud
 
@@ -23,6 +29,13 @@ SEED = 3
 def fit(X, k=3, **options):
     options = {"init": "random", "steps": "adagrad", "tol": 0, "max_iter": 5, "random_state": SEED, "sigma": 2.0, **options}
     return MiniBatchSpectral(k, **options).fit(X)
+
+
+@contextmanager
+def laplacian_of(X):
+    with Rows(ArraySource(X), n_threads=1) as rows:
+        affinity = KernelAffinity(rows, np.full(len(X), 0.5))
+        yield Laplacian(affinity, affinity.degrees())
 
 
 def rs(n, size, count, drawn, t):
@@ -46,16 +59,15 @@ class TestIsTheOracle:
 
     @FORMS
     @pytest.mark.parametrize("steps", [1, 2, 10])
-    def test_harmonic_steps(self, batch, size, vectors, steps, monkeypatch):
+    def test_harmonic_steps(self, batch, size, vectors, steps):
         X = cloud(80, 3)
         L = naive.laplacian(naive.affinity(X, 2.0))
         start = manifold.random_point(80, 3, generator(SEED, 1 << 43))
         batches = [rs(80, size, vectors, batch == "drawn", t).toarray() for t in range(steps)]
-        W, T = naive.harmonic_spectral(L, start, batches)
-        monkeypatch.setattr("shoal.spectral.minibatch.START", 0)  # no product in the end
+        W = naive.harmonic_spectral(L, start, batches)
         model = fit(X, batch=batch, batch_size=size, n_vectors=vectors, steps="harmonic", max_iter=steps)
         assert naive.sines(W, model.embedding_).max() < 1e-5
-        np.testing.assert_allclose(model.eigenvalues_, np.linalg.eigvalsh(T)[::-1].clip(-1, 1), atol=1e-6)
+        np.testing.assert_allclose(model.eigenvalues_, np.linalg.eigvalsh(W.T @ L @ W)[::-1], atol=1e-5)
 
     def test_the_record(self):
         X, k, n, m = cloud(80, 3), 3, 80, 20
@@ -298,3 +310,36 @@ def test_it_is_near_the_exact_one():
     X, _ = blobs(1500, 5, 6, spread=1.5)
     one, other = (cls(6, random_state=0).fit(X) for cls in (MiniBatchSpectral, ExactSpectral))
     assert adjusted_rand_score(one.labels_, other.labels_) > 0.95
+
+
+class TestQuotients:
+    """W' L W from some rows of L."""
+
+    X = cloud(600, 3)
+    dense = naive.laplacian(naive.affinity(X, 2.0))
+
+    def test_of_eigenvectors_are_exact(self):
+        U, values = naive.leading(self.dense, 4)
+        with laplacian_of(self.X) as L:
+            np.testing.assert_allclose(quotients(L, U, 30, np.random.default_rng(0)), np.diag(values), atol=1e-9)
+
+    def test_of_other_vectors_are_near(self):
+        W = manifold.retract(self.dense @ manifold.random_point(600, 4, np.random.default_rng(1), np.dtype(np.float64)))
+        with laplacian_of(self.X) as L:
+            found = np.mean([quotients(L, W, 300, np.random.default_rng(s)) for s in range(50)], axis=0)
+        np.testing.assert_allclose(found, W.T @ self.dense @ W, atol=0.02)
+
+    def test_an_eigenvector_of_few_rows_is_not_overlooked(self):
+        X = cloud(4000, 3)
+        X[:3] = 1000 + X[:3] / 10
+        W = np.zeros((4000, 1))
+        W[:3] = 3**-0.5
+        with laplacian_of(X) as L:
+            assert quotients(L, W, 20, np.random.default_rng(0))[0, 0] == pytest.approx(1, abs=0.05)
+
+
+def test_eigenvalues_of_many_rows_are_near_those_of_l():
+    y = np.arange(3000) % 4
+    X = np.random.default_rng(0).normal(size=(3000, 3)) + 40 * y[:, None]
+    model = MiniBatchSpectral(4, sigma=2.0, random_state=0).fit(X)
+    np.testing.assert_allclose(model.eigenvalues_, 1, atol=5e-3)

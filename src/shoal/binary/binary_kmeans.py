@@ -21,8 +21,9 @@ from sklearn.utils.validation import validate_data
 
 from ..core.bits import packed, words_for
 from ..core.checks import check_rows, check_weights, floats
-from ..core.fitting import CenterMover, Method, keep
+from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments, check_finite, column_means
+from ..core.parameters import keep
 from ..core.rows import Rows
 from ..core.sources import Source
 from ..core.types import Array, is_sparse

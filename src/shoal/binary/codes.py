@@ -18,8 +18,8 @@ from sklearn.utils._param_validation import validate_parameter_constraints
 from ..core.bits import packed, unpacked, words_for
 from ..core.checks import check_rows
 from ..core.estimator import seed_of
-from ..core.fitting import Count
 from ..core.moments import check_finite, check_values
+from ..core.parameters import Count
 from ..core.rows import Rows, working_dtype
 from ..core.seeding import generator
 from ..core.sources import ArraySource
@@ -212,14 +212,14 @@ def random_code(rows: Rows, r: int, rng: np.random.Generator) -> LinearCode:
     return LinearCode(_learning_set(rows, rng).mean, rng.standard_normal((rows.d, r), np.float32))
 
 
-def rotated_code(rows: Rows, r: int, rng: np.random.Generator, rounds: int = ROUNDS) -> LinearCode:
+def rotated_code(rows: Rows, r: int, rng: np.random.Generator) -> LinearCode:
     """Principal directions, turned so that the rows lie near the corners of a cube."""
     sample = _learning_set(rows, rng)
     centered = sample.centered()
     basis, w = principal(centered, min(r, rows.d), rng), centered.weights[:, None].astype(np.float32)
     V = centered.along(basis)
     Q = np.linalg.qr(rng.standard_normal((r, basis.shape[1]), np.float32))[0].T
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         U, _, T = np.linalg.svd(V.T @ np.where(V @ Q > 0, w, -w), full_matrices=False)
         Q = U @ T
     return LinearCode(sample.mean, basis @ Q)

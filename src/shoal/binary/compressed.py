@@ -11,8 +11,8 @@ Differs from the paper, unless `learn="paper"`:
 - A round is an epoch of batches, not one; learning ends when an epoch lowers the bound by less than a tenth, or would give
   two clusters one code.
 Differs from the paper in any case: hyperplanes of LSH go through the mean (through the origin, the bits of rows that lie on
-one side of it are all alike); the subset has at least 5000 rows, and 10 a cluster; where as many rows have a bit as have not,
-it stays what it was; a centre without rows moves to the code that is served worst.
+one side of it are all alike); the subset has at least 5000 rows, and 10 a cluster; a cluster of codes keeps a bit where as many
+rows have it as have not, and one without rows moves to the code that is served worst.
 """
 
 from __future__ import annotations
@@ -27,42 +27,28 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import partition
-from ..core.bits import packed
 from ..core.checks import check_rows
 from ..core.driver import Limits, Outcome, drive
-from ..core.fitting import CenterMover, Count, Method, keep
+from ..core.estimator import tell_user
+from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments, measure
+from ..core.parameters import Count, keep
 from ..core.rows import Frame, Rows
 from ..core.seeding import SEEDINGS as FLOAT_SEEDINGS
-from ..core.seeding import generator
+from ..core.seeding import Seedings, generator
 from ..core.sources import Source
 from ..core.types import Array
-from . import learning
-from .codes import Codes, LinearCode, random_code
-from .hamming import assign, method
-from .learning import Rule, State, signs
+from . import learning, letter
+from .codes import LinearCode, random_code
+from .hamming import method
+from .learning import Rule, State
 from .sample import Centered, Sample, draw
 from .seeding import SEEDINGS
 from .sketch import cluster, hyperplanes, sketch
 
 LEAST, PER_CENTER = 5000, 10  # rows of the subset, at least
 FEW = 100  # clusters for which three starts on the sketch take next to no time
-STEPS = 300  # of (12) and (13) in one round, at most
 SAMPLE, DIRECTIONS, CENTERS, HYPERPLANES, BATCHES = range(5)  # streams of random numbers
-
-
-def open_codes(F: Array, weights: Array, n_threads: int) -> Rows:
-    """The codes of rows whose products with W these are, to be clustered."""
-    return Rows(Codes(packed(F > 0), F.shape[1]), weights, Frame.of("hamming"), n_threads)
-
-
-def clusters_of_codes(F: Array, state: State, weights: Array, alpha: float, n_threads: int) -> tuple[Array, Array]:
-    """(10), then (12) and (13) in turn until nothing changes: the clusters of the loss-augmented codes."""
-    E = F.dtype.type(alpha) * F - 2 * state.C[state.labels]
-    with open_codes(E, weights, n_threads) as codes:
-        begin, step, done, _ = method(codes)
-        found = drive(step, begin((state.C > 0).astype(codes.dtype), 0), done, Limits(STEPS)).state
-    return signs(found.centers.astype(F.dtype) - F.dtype.type(0.5)), found.labels
 
 
 class CompressedKMeans(CenterMover):
@@ -235,16 +221,23 @@ class CompressedKMeans(CenterMover):
         size = max(LEAST, PER_CENTER * self.n_clusters, int(np.ceil(self.beta * len(rows))))
         return draw(rows, size, generator(seed, SAMPLE))
 
+    def _places(
+        self, told: list[Array | None], put: Callable[[Array], Array], seedings: Seedings, seed: int
+    ) -> list[Callable[[Rows], Array]]:
+        """Where each start's centres are among the rows to cluster: those that the user has told are put there."""
+
+        def place(start: int, C: Array | None) -> Callable[[Rows], Array]:
+            if C is None:
+                return lambda rows: seedings[self.init](rows, self.n_clusters, generator(seed, CENTERS, start))
+            return lambda rows: put(C).astype(rows.dtype)
+
+        return [place(start, C) for start, C in enumerate(told)]
+
     def _learn_from_a_sketch(self, rows: Rows, told: list[Array | None], limits: Limits, seed: int) -> tuple[LinearCode, Array]:
         """A code, and the codes of the clusters that it was learned from."""
         short = sketch(self._subset(rows, seed), generator(seed, DIRECTIONS))
-
-        def place(start: int, C: Array | None) -> Callable[[Rows], Array]:
-            if C is not None:
-                return lambda _: short.place(C)
-            return lambda them: FLOAT_SEEDINGS[self.init](them, self.n_clusters, generator(seed, CENTERS, start))
-
-        labels = cluster(short, self.n_clusters, [place(start, C) for start, C in enumerate(told)], limits, rows.n_threads)
+        places = self._places(told, short.place, FLOAT_SEEDINGS, seed)
+        labels = cluster(short, self.n_clusters, places, limits, rows.n_threads)
         W = hyperplanes(short, labels, self.n_clusters, self.n_bits, generator(seed, HYPERPLANES))
         C = np.ones((self.n_clusters, self.n_bits), W.dtype)
         clusters = partial(learning.majority, weights=short.rows.weights)
@@ -256,18 +249,10 @@ class CompressedKMeans(CenterMover):
         subset = self._subset(rows, seed)
         lesson = subset.centered(rows.dtype, scaled=False)
         W = generator(seed, DIRECTIONS).standard_normal((rows.d, self.n_bits)).astype(rows.dtype)
-        F = lesson.along(W)
-        clusters = partial(clusters_of_codes, weights=lesson.weights, alpha=self.alpha, n_threads=rows.n_threads)
+        clusters = partial(letter.clusters, weights=lesson.weights, alpha=self.alpha, n_threads=rows.n_threads)
         best: Any = None
-        for start, place in enumerate(told):
-            with open_codes(F, lesson.weights, rows.n_threads) as codes:
-                if place is None:
-                    C = SEEDINGS[self.init](codes, self.n_clusters, generator(seed, CENTERS, start))
-                else:
-                    C = ((place - subset.mean) @ W > 0).astype(codes.dtype)
-                labels = partition.label(codes, partition.begin(codes, C), assign).labels
-            state = State(W, signs(C.astype(W.dtype) - W.dtype.type(0.5)), labels)
-            found = self._learn(lesson, state, clusters, limits, seed, start)
+        for start, place in enumerate(self._places(told, lambda C: (C - subset.mean) @ W > 0, SEEDINGS, seed)):
+            found = self._learn(lesson, letter.begin(lesson, W, place, rows.n_threads), clusters, limits, seed, start)
             if best is None or found.info.loss < best.info.loss:
                 best = found
             if found.reason in ("callback", "time_budget"):
@@ -296,7 +281,7 @@ class CompressedKMeans(CenterMover):
 
         def tell(record: dict[str, Any]) -> bool:
             record["start"] = start
-            return self._tell(record)
+            return tell_user(self, record)
 
         begun = learning.begin(lesson, state, clusters)
         return drive(step, begun, lambda state, _: learning.done(state, epoch), limits, [tell])
@@ -318,16 +303,12 @@ class CompressedKMeans(CenterMover):
         state = self._as_published(rows, state)
         for _ in partition.label_all(rows, state):
             pass
-        energy = sum(rows.shares(partition.energy_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels)))
+        energy = partition.energy(rows, state)
         self._frame, self.labels_ = rows.frame, state.labels
         self.cluster_centers_, self.inertia_ = self._public(rows, state), rows.frame.energy_out_of(energy)
 
-    def _why_few(self, found: int, rows: Rows) -> str:
-        return (
-            f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): X has too few distinct "
-            f"rows{' of positive weight' if rows.has_weights else ''}, or n_bits={self.n_bits} are too few to tell them apart; "
-            f"n_clusters={found} would do."
-        )
+    def _or_else(self) -> str:
+        return f", or n_bits={self.n_bits} are too few to tell them apart"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

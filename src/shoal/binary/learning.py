@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core import partition
 from ..core.types import Array
-from ..kernels import bits
+from ..kernels import learning
 from .sample import Centered
 
 BATCH = 128  # rows in a batch, as in the paper
@@ -58,16 +59,16 @@ def signs(F: Array) -> Array:
 
 def majority(F: Array, state: State, weights: Array) -> tuple[Array, Array]:
     """(12), the rows staying where they are. Where as many have a bit as have not, it stays what it was."""
-    votes = np.zeros(state.C.shape)
-    bits.votes(F, state.labels, weights, votes)
-    return np.where(votes == 0, state.C, signs(votes)).astype(state.C.dtype), state.labels
+    votes, masses = np.zeros(state.C.shape), np.bincount(state.labels, weights, len(state.C))
+    learning.votes(F, state.labels, weights, votes)
+    return signs(partition.majority(votes, masses, state.C)), state.labels
 
 
 def descend(rows: Centered, C: Array, labels: Array, W: Array, rule: Rule) -> Array:
     """(10), (14) and (15): one step on a batch."""
     F = rows.along(W)
     D = np.empty_like(F)
-    bits.doubts(F, C, labels, rows.weights * (rule.eta * BATCH / rows.weights.sum()), rule.alpha, D)
+    learning.doubts(F, C, labels, rows.weights * (rule.eta * BATCH / rows.weights.sum()), rule.alpha, D)
     W = W - rows.back(D)
     lengths = np.linalg.norm(W, axis=0)
     shrunk: Array = W * np.minimum(1, np.sqrt(rule.nu) / np.where(lengths > 0, lengths, 1)).astype(W.dtype)
@@ -91,17 +92,16 @@ def step(rows: Centered, state: State, rule: Rule, clusters: Clusters, batches: 
     return State(W, C, labels, state.rounds + 1, (*state.bounds, info.upper_bound)), info
 
 
-def careful_step(*args: Any) -> tuple[State, Info]:
+def careful_step(rows: Centered, before: State, rule: Rule, clusters: Clusters, batches: list[Any]) -> tuple[State, Info]:
     """The same, but a round that would give two clusters one code is not made, and the last."""
-    rows, before, rule, *_ = args
-    after, info = step(*args)
+    after, info = step(rows, before, rule, clusters, batches)
     if len(np.unique(after.C, axis=0)) == len(np.unique(before.C, axis=0)):
         return after, info
     return before._replace(ended=True), _info(rows.along(before.W), before.C, before.labels, rows.weights, rule)
 
 
 def _info(F: Array, C: Array, labels: Array, weights: Array, rule: Rule) -> Info:
-    sums = bits.bound_and_loss(F, C, labels, weights, rule.alpha)
+    sums = learning.bound_and_loss(F, C, labels, weights, rule.alpha)
     return Info(*(total / float(weights.sum()) for total in sums))
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ..core.directions import signed
 from ..core.moments import check_values
 from ..core.rows import Rows
 from ..core.types import Array, is_sparse
@@ -108,6 +109,4 @@ def principal(rows: Centered, count: int, rng: np.random.Generator) -> Array:
         before, held = held, float(np.vdot(P, rows.weighted(P)))
         if not held > GROWTH * before:
             break
-    V: Array = Q @ np.linalg.eigh(P.T @ rows.weighted(P))[1][:, ::-1][:, :count]
-    V *= np.where(V[np.abs(V).argmax(axis=0), np.arange(V.shape[1])] < 0, V.dtype.type(-1), V.dtype.type(1))
-    return V
+    return signed(Q @ np.linalg.eigh(P.T @ rows.weighted(P))[1][:, ::-1][:, :count])

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import partition
+from ..core.directions import of_unit_length
 from ..core.driver import Limits, Outcome, drive
 from ..core.rows import Frame, Rows
 from ..core.sources import ArraySource
@@ -40,16 +41,11 @@ class Sketch(NamedTuple):
     def place(self, X: Array) -> Array:
         """Other rows as those that are clustered."""
         Y = ((X - self.mean) @ self.basis * self.factor).astype(self.basis.dtype)
-        return _unit(Y) if self.angular else Y
+        return of_unit_length(Y) if self.angular else Y
 
     def code(self, W: Array) -> LinearCode:
         """The code whose hyperplanes W (q + 1, r) are."""
         return LinearCode(self.mean, self.basis @ W[:-1], -W[-1].astype(np.float64) / self.factor)
-
-
-def _unit(Y: Array) -> Array:
-    lengths = np.linalg.norm(Y, axis=1)[:, None]
-    return Y / np.where(lengths > 0, lengths, 1)
 
 
 def sketch(sample: Sample, rng: np.random.Generator) -> Sketch:
@@ -69,7 +65,7 @@ def sketch(sample: Sample, rng: np.random.Generator) -> Sketch:
 def cluster(short: Sketch, k: int, starts: list[Callable[[Rows], Array]], limits: Limits, n_threads: int) -> Array:
     """Labels by k-means of the short rows, from the start that has the least energy after some steps."""
     Y = short.rows.A[:, :-1]
-    source = ArraySource(np.ascontiguousarray(_unit(Y) if short.angular else Y))
+    source = ArraySource(np.ascontiguousarray(of_unit_length(Y) if short.angular else Y))
     tol = TOL * float(np.var(source.X, axis=0).mean())
     with Rows(source, short.rows.weights, Frame(), n_threads) as rows:
 

@@ -1,4 +1,4 @@
-"""Leading directions of the rows, and lower bounds of distances from them.
+"""Directions: those that lead, lower bounds of distances from them, their signs and lengths.
 
 With y the coordinates of a row x along a few orthonormal directions and rho the norm of what they leave out, and z, r
 the same of a centre c: |x - c|^2 = |y - z|^2 + |x_rest - c_rest|^2 >= |y - z|^2 + (rho - r)^2. So (y, rho), the *head*
@@ -51,3 +51,15 @@ def head_of(X: Array, basis: Array, coarse: int = 0) -> Array:
     finer = y[:, coarse - 1 :]
     middle = np.sqrt(rest2 + np.einsum("ij,ij->i", finer, finer, dtype=np.float64))[:, None]
     return np.ascontiguousarray(np.hstack([y[:, : coarse - 1], middle, finer, rest]), X.dtype)
+
+
+def signed(V: Array) -> Array:
+    """Each column with the sign that makes its largest entry positive: a direction has none of its own."""
+    top = np.abs(V).argmax(axis=0)
+    return np.asarray(V * np.where(V[top, np.arange(V.shape[1])] < 0, -1, 1).astype(V.dtype))
+
+
+def of_unit_length(Y: Array) -> Array:
+    """Each row over its length, or zeros."""
+    lengths = np.linalg.norm(Y, axis=1, keepdims=True)
+    return np.asarray(Y / np.where(lengths > 0, lengths, 1))

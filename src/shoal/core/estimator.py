@@ -34,6 +34,13 @@ except ImportError:
         return method
 
 
+def tell_user(model: Any, record: dict[str, Any]) -> bool:
+    """A record for whoever wants to see it. Does the user want to stop?"""
+    if model.verbose:
+        print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
+    return bool(model.callback(dict(record))) if model.callback is not None else False  # a copy: ours stays ours
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Warn of the user's line, whichever of our methods or scikit-learn's it called."""
     frame, level = sys._getframe(1), 2
@@ -254,4 +261,4 @@ class CentersEstimator(
         """Cluster the rows of X."""
 
 
-__all__ = ["CentersEstimator", "Hooks", "all_or_nothing", "near_block", "seed_of", "warn", "with_callbacks"]
+__all__ = ["CentersEstimator", "Hooks", "all_or_nothing", "near_block", "seed_of", "tell_user", "warn", "with_callbacks"]

@@ -71,6 +71,11 @@ def energy_block(block: Block, weights: Array, labels: Array, centers: Centers) 
     return float(weights @ block.pair_distances(np.arange(len(block)), labels, centers))
 
 
+def energy(rows: Rows, state: Partition) -> float:
+    """Of all rows, by their labels."""
+    return sum(rows.shares(energy_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels)))
+
+
 def label_block(block: Block, labels: Array, old: Array, weights: Array, centers: Centers, anew: bool) -> Found:
     """One block's share of a step that looks at every row and every centre."""
     k = len(centers.C)
@@ -127,10 +132,9 @@ def advance(rows: Rows, state: Partition, assign: Assign, fill: bool = True) -> 
         visited += share.rows
         distances += share.distances
     to = move(state.centers, sums, masses, squares, counts > 0, rows.frame)
-    energy = to.costs.sum()
-    if energy < FEW_DIGITS * squares.sum():
-        centers = rows.prepare(state.centers)
-        energy = sum(rows.shares(energy_block, centers, per_row=(rows.weights, state.labels)))
+    cost = to.costs.sum()
+    if cost < FEW_DIGITS * squares.sum():
+        cost = energy(rows, state)
     before = masses.copy() if anew else state.masses
     sums_changed = False
     if fill and (counts == 0).any():
@@ -146,7 +150,7 @@ def advance(rows: Rows, state: Partition, assign: Assign, fill: bool = True) -> 
         to = move(state.centers, sums, masses, squares, counts > 0, rows.frame)
     total = 0 if anew else state.moved + moved
     new = Partition(to.centers, state.labels, sums, masses, squares, counts, total, moved, to.costs, to.moves2, bounds)
-    return new, Info(max(float(energy), 0.0), float(to.moves2.sum()), visited, distances, moved)
+    return new, Info(max(float(cost), 0.0), float(to.moves2.sum()), visited, distances, moved)
 
 
 class Moved(NamedTuple):
@@ -165,11 +169,15 @@ def move(C: Array, sums: Array, masses: Array, squares: Array, filled: Array, fr
     out, (dots, norms2, moves2) = np.empty_like(C), np.empty((3, len(C)))
     move_to_means(C, sums, masses, filled, frame.unit, out, dots, norms2, moves2)
     if frame.bits:
-        more = 2 * sums - masses[:, None]  # ones than zeros
-        decided = filled[:, None] & (np.abs(more) > SAME * masses[:, None])
-        out = np.where(decided, more > 0, C).astype(C.dtype)
+        out = np.where(filled[:, None], majority(2 * sums - masses[:, None], masses, C), C)
         moves2 = np.count_nonzero(out != C, axis=1).astype(np.float64)
     return Moved(out, squares - 2 * dots + masses * norms2, moves2)
+
+
+def majority(more: Array, masses: Array, C: Array) -> Array:
+    """Bits that most have, from how much more those weigh that have one; where as many have it as have not, C's."""
+    bits: Array = np.where(np.abs(more) > SAME * masses[:, None], more > 0, C).astype(C.dtype)
+    return bits
 
 
 POOL = 64  # rows that a block proposes for empty clusters, or twice as many as there are of them

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels import online
+from ..kernels import keys as kernels
 from .rows import Rows
 from .seeding import KEYS, generator
 from .types import Array, is_sparse
@@ -63,9 +63,9 @@ def keys_of(rows: Rows) -> Array:
 def _keys_block(start: int, raw: Any, keys: Array, salts: Array) -> None:
     dtype = raw.dtype if raw.dtype in (np.float32, np.float64) else np.float64
     if is_sparse(raw):
-        online.sparse_keys(raw.data.astype(dtype, copy=False), raw.indices, raw.indptr, salts, keys)
+        kernels.sparse_keys(raw.data.astype(dtype, copy=False), raw.indices, raw.indptr, salts, keys)
     else:
-        online.dense_keys(np.ascontiguousarray(raw, dtype), salts, keys)
+        kernels.dense_keys(np.ascontiguousarray(raw, dtype), salts, keys)
 
 
 def shuffled(rows: Rows, keys: Array, rng: np.random.Generator) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -38,9 +39,9 @@ class StreamMover(CenterMover):
 
     _stream: Stream
 
+    @abstractmethod
     def _take_in(self, rows: Rows, means: Means) -> None:
         """Let a chunk of rows, in their order, move the means."""
-        raise NotImplementedError
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Take in one more chunk of rows. If that fails, the model stays what it was.

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 from sklearn.utils._param_validation import StrOptions
 
 from ..core import partition
-from ..core.fitting import CenterMover, Method, keep
+from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments
+from ..core.parameters import keep
 from ..core.rows import Rows
 from .auto import ALGORITHMS, find
 

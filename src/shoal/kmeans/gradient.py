@@ -19,8 +19,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..core import running
 from ..core.estimator import NEAR
-from ..core.fitting import CenterMover, Method, keep
+from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments
+from ..core.parameters import keep
 from ..core.partition import Info
 from ..core.rows import Rows
 from ..core.seeding import generator

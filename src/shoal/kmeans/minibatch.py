@@ -17,8 +17,9 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from ..core import running
-from ..core.fitting import CenterMover, Count, Method, keep
+from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments
+from ..core.parameters import Count, keep
 from ..core.partition import Partition
 from ..core.rows import Frame, Rows
 from ..core.running import Means

@@ -23,8 +23,9 @@ from ..core.blocks import Block, Centers, rounding
 from ..core.checks import check_weights
 from ..core.driver import Outcome
 from ..core.estimator import near_block
-from ..core.fitting import CenterMover, Method, keep
+from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments
+from ..core.parameters import keep
 from ..core.rows import Rows
 from ..core.types import Array
 from .auto import assign_once

@@ -24,8 +24,9 @@ from sklearn.utils.validation import check_is_fitted
 from ..core import partition
 from ..core.blocks import Block, Centers
 from ..core.driver import Outcome
-from ..core.fitting import CenterMover, Count, Method, keep
+from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments
+from ..core.parameters import Count, keep
 from ..core.partition import Assign, Partition
 from ..core.rows import Rows
 from ..core.seeding import generator

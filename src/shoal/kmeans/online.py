@@ -15,8 +15,9 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from ..core import partition, running
-from ..core.fitting import CenterMover, Method, keep
+from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments
+from ..core.parameters import keep
 from ..core.partition import Info, Partition
 from ..core.rows import Rows
 from ..core.running import Means

@@ -23,8 +23,9 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..core import partition
-from ..core.fitting import CenterMover, Count, Method, keep
+from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments
+from ..core.parameters import Count, keep
 from ..core.partition import Assign, Partition
 from ..core.rows import Rows
 from ..core.seeding import draw, generator

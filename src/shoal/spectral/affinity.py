@@ -85,6 +85,10 @@ def _add_moments(out: Array, S: Array) -> float:
     return 0.0
 
 
+def _transposed(out: Array, S: Array) -> Array:
+    return (S.T @ out).astype(np.float64)
+
+
 def _add_sums(out: Array, S: Array) -> Array:
     """Along the rows; and, as a share, along the columns."""
     out += S @ np.ones(S.shape[1], S.dtype)
@@ -110,6 +114,8 @@ class KernelAffinity:
         """Of some of the rows, on the scales that they have among all."""
         some = copy(self)
         some.rows, some.u, some.n = self.rows.part(ids, 1), self.u[ids], len(ids)
+        if not self.neighbor:  # no need to hold on to all rows
+            some.among = some.rows
         return some
 
     def scale(self, new: Rows) -> Array:
@@ -144,6 +150,11 @@ class KernelAffinity:
         for columns, where in self.chunks(ids):
             deque(self._each(out, columns, partial(_add_product, B=B[where])), 0)
         return out
+
+    def picked(self, B: Array, ids: Array) -> Array:
+        """A[ids] B."""
+        shares = (sum(self._each(B, columns, _transposed)) for columns, _ in self.chunks(ids))
+        return np.concatenate(list(shares))
 
     def against(self, new: Rows, B: Array, u: Array | None = None) -> Array:
         """The product of new rows' affinities to these rows with B. `u`: one over their scales, if these are known."""

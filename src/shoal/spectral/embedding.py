@@ -7,7 +7,6 @@ the eigenvalue.
 
 from __future__ import annotations
 
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -20,10 +19,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.utils.validation import check_is_fitted
 
 from ..core.checks import check_rows
+from ..core.directions import of_unit_length
 from ..core.driver import Limits, Outcome, drive
-from ..core.estimator import all_or_nothing, seed_of, warn
-from ..core.fitting import Count, share_docs
+from ..core.estimator import all_or_nothing, seed_of, tell_user, warn
 from ..core.moments import check_values
+from ..core.parameters import Count, share_docs
 from ..core.rows import Frame, Rows
 from ..core.shuffle import keys_of
 from ..core.sources import DenseSource
@@ -152,10 +152,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
 
     def _points(self, W: Array) -> Array:
         """What k-means gets to see."""
-        if not self.normalize:
-            return W
-        norms = np.linalg.norm(W, axis=1, keepdims=True)
-        return np.asarray(W / np.where(norms > 0, norms, 1))
+        return of_unit_length(W) if self.normalize else W
 
     def _drive(
         self,
@@ -170,9 +167,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         def tell(record: dict[str, Any]) -> bool:
             if record["step"] == 1:
                 record.update({key: record[key] + more for key, more in beside.items()})
-            if self.verbose:
-                print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
-            return bool(self.callback(dict(record))) if self.callback is not None else False
+            return tell_user(self, record)
 
         return drive(step, state, done, limits, [tell])
 

@@ -7,6 +7,7 @@ Differs from the paper: rows of the embedding are scaled to unit length only if 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..core.driver import Outcome
-from ..core.fitting import keep
+from ..core.parameters import keep
 from ..core.seeding import generator
 from ..core.types import Array
 from .embedding import Info
@@ -22,36 +23,60 @@ from .laplacian import Laplacian
 from .operator import LaplacianEstimator
 
 SMALL, MEDIUM = 200, 4000  # rows up to which no ARPACK is needed, and up to which one can do without
-DIGITS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 0.0}  # asked of ARPACK: if few, it misses equal eigenvalues
+DIGITS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 0.0}  # asked of ARPACK
 RESTARTS = 100  # of ARPACK; where eigenvalues lie so close that these won't do, ten times as many seldom do
+MISSED, LOOK = 1e-4, 1e-2  # by how much an eigenvalue is above those found, if it is not one of them; how closely to look
 
 
 def leading(L: Laplacian, k: int, seed: int) -> tuple[Array, Array, int]:
-    """The k leading eigenvectors and eigenvalues, the largest first, and how many products with L they took."""
-    n = L.n
-    if n <= SMALL or 4 * k >= n:
-        return *at_once(L, k), n
-    count = [0]
+    """The k leading eigenvectors and eigenvalues, the largest first, and how many products with L they took.
 
-    def times(v: Array) -> Array:
-        count[0] += 1
-        return L.times(v.reshape(n, -1).astype(L.dtype)).astype(np.float64).reshape(v.shape)
-
-    operator = LinearOperator((n, n), matvec=times, matmat=times, dtype=np.float64)
-    start = generator(seed, 1 << 42).standard_normal(n)
+    ARPACK may take one of several equal eigenvalues (1, of a graph in pieces) for all of them, and go on to lesser ones. So
+    what is left of L without the vectors found is looked at, until it has no eigenvalue above theirs.
+    """
+    if L.n <= SMALL or 4 * k >= L.n:
+        return *at_once(L, k), L.n
+    rest = Rest(L)
+    start = generator(seed, 1 << 42).standard_normal(L.n)
     for width in (max(3 * k, 40), max(6 * k, 200)):
+        arpack = partial(eigsh, rest.operator, which="LA", v0=start, ncv=min(L.n - 1, width), maxiter=RESTARTS)
         try:
-            values, vectors = eigsh(operator, k, None, None, "LA", start, min(n - 1, width), RESTARTS, DIGITS[L.dtype])
+            rest.leave_out(*arpack(k, tol=DIGITS[L.dtype]))
+            while arpack(1, tol=LOOK)[0][0] > rest.values[k - 1] + MISSED:
+                rest.leave_out(*arpack(1, tol=DIGITS[L.dtype]))
         except ArpackNoConvergence:
-            if n <= MEDIUM:
-                return *at_once(L, k), count[0] + n
+            if L.n <= MEDIUM:
+                return *at_once(L, k), rest.products + L.n
+            rest.forget()
         else:
-            order = np.argsort(-values, kind="stable")
-            return vectors[:, order], values[order], count[0]
+            return rest.vectors[:, :k], rest.values[:k], rest.products
     raise ValueError(
         f"The n_clusters={k} leading eigenvalues lie too close to others for ARPACK to tell them apart: affinities that reach "
         "further (a larger sigma, more neighbours) or another n_clusters would part them; `PowerSpectral` needs no such gap."
     )
+
+
+class Rest:
+    """L, but for the eigenvectors that are known: those have the eigenvalue -2 here, below all others."""
+
+    def __init__(self, L: Laplacian) -> None:
+        self.L, self.products = L, 0
+        self.operator = LinearOperator((L.n, L.n), matvec=self.times, matmat=self.times, dtype=np.float64)
+        self.forget()
+
+    def forget(self) -> None:
+        self.vectors, self.values = np.empty((self.L.n, 0)), np.empty(0)
+
+    def leave_out(self, values: Array, vectors: Array) -> None:
+        values = np.r_[self.values, values]
+        order = np.argsort(-values, kind="stable")
+        self.vectors, self.values = np.column_stack([self.vectors, vectors])[:, order], values[order]
+
+    def times(self, v: Array) -> Array:
+        V = v.reshape(self.L.n, -1)
+        self.products += V.shape[1]
+        out = self.L.times(V.astype(self.L.dtype)) - self.vectors @ ((self.values + 2)[:, None] * (self.vectors.T @ V))
+        return np.asarray(out, np.float64).reshape(v.shape)
 
 
 def at_once(L: Laplacian, k: int) -> tuple[Array, Array]:

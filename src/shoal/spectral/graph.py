@@ -49,6 +49,10 @@ class GraphAffinity:
         deque(self.rows.raw_shares(_dense_block, self.A, slice(None) if ids is None else ids, B, per_row=(out,)), 0)
         return out
 
+    def picked(self, B: Array, ids: Array) -> Array:
+        """A[ids] B."""
+        return np.asarray(self.A[ids] @ B, np.float64)
+
     def degrees(self) -> Array:
         out = np.empty(self.n)
         deque(self.rows.raw_shares(_sum_block, per_row=(out,)), 0)

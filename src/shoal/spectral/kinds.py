@@ -109,5 +109,5 @@ def find(rows: Rows, choice: Choice, k: int, seed: int) -> Kind:
         _, who = nearest(rows, rows, count, known=True) if exact else approximate(rows, count, seed)
         return Kind(graph.neighbor_graph(rows, who), Neighbors(rows, max(count, 1)), None, "ask for more neighbours")
     computed, sigma = kernel(rows, choice, k, seed)
-    what = f"sigma={sigma:.3g} is too small for them: raise it, or leave it at None" if sigma else "drop them"
+    what = f"sigma={sigma:.3g} is too small for them: raise it, or leave it at None" if sigma else "ask for more neighbours"
     return Kind(computed, computed, sigma, what)

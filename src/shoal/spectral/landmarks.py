@@ -18,8 +18,8 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
-from ..core.fitting import Count, keep
 from ..core.moments import measure
+from ..core.parameters import Count, keep
 from ..core.rows import Rows
 from ..core.sources import ArraySource
 from ..core.types import Array

@@ -35,6 +35,8 @@ class Affinity(Protocol):
 
     def block(self, ids: Array) -> Array: ...
 
+    def picked(self, B: Array, ids: Array) -> Array: ...
+
 
 class Laplacian:
     """Products with L. Rows of degree zero have zeros in L and in the embedding."""

@@ -2,11 +2,11 @@
 
 Y. Han, M. Filippone (2017), Mini-batch spectral clustering, IJCNN, doi:10.1109/IJCNN.2017.7966346 (Algorithms 1 and 2).
 Differs from the paper: its Algorithm 1 leaves out the minus sign of the gradient, and Algorithm 2 then subtracts it; steps
-go uphill here. The step length is in units of 1 / sqrt(n), the size of an eigenvector's entries. Eigenvalues come from
-W' G, averaged over the steps, or, where it costs little, from W' L W in the end, and the basis is turned by them. W starts
-from the eigenvectors of a sample of the rows, extended to all: random vectors, as in the paper, take thousands of columns
-to get where these are. AdaGrad's sums then start from what the squares of a gradient's entries would be, not from zero, or
-the first step would throw the start away.
+go uphill here. The step length is in units of 1 / sqrt(n), the size of an eigenvector's entries. In the end the basis is
+turned by W' L W, from some rows of it where all would cost much, into eigenvectors with their values. W starts from the
+eigenvectors of a sample of the rows, extended to all: random vectors, as in the paper, take thousands of columns to get where
+these are. AdaGrad's sums then start from what the squares of a gradient's entries would be, not from zero, or the first step
+would throw the start away.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scipy.linalg import eigh
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..core.driver import Limits, Outcome
-from ..core.fitting import Count, keep
+from ..core.parameters import Count, keep
 from ..core.seeding import generator
 from ..core.types import Array
 from .affinity import KernelAffinity
@@ -34,6 +34,7 @@ START, START_SHARE, START_MOST = 1000, 200, 3000  # rows in the sample to start 
 RATES, FURTHEST = {"sample": 0.3, "random": 1.0}, 1e6  # beyond, float32 would forget where a step began
 MOST = 200  # steps
 FEW_ROWS, COLUMNS = 20_000, 4096  # up to which degrees are exact, and from how many columns they are estimated
+PER_VECTOR = 4  # rows of L W, at least 1000, for W' L W
 NOISE, TINY = 1e-3, 1e-15
 EPSILON = 1e-10  # beside entries of some 1 / sqrt(n)
 FLAT = 1e-3  # of the largest eigenvalue: a smaller one is taken for this much when it is divided by
@@ -119,6 +120,20 @@ def step(L: Laplacian, batches: Batches, rate: float | None, state: State) -> tu
     return State(new, M, mean, t, state.before), Info(
         -float(np.trace(T)) / 2, change(W, new), columns, 2 * n * k * columns + 6 * n * k**2 - k**2
     )
+
+
+def quotients(L: Laplacian, W: Array, count: int, rng: np.random.Generator) -> Array:
+    """W' L W from so many rows of L: the T for which these rows of W T are nearest to those of L W.
+
+    It has no error where W spans eigenvectors. Half of the rows are drawn by their weight in W, which may live on few.
+    """
+    there, weight = (L.s > 0).ravel(), np.einsum("ij,ij->i", W, W, dtype=np.float64)
+    chances = (weight / weight.sum() + there / there.sum()) / 2
+    ids, times = np.unique(rng.choice(L.n, count, p=chances), return_counts=True)
+    Y = L.s[ids] * L.affinity.picked(L.s * W, ids)
+    scale = np.sqrt(times / chances[ids])[:, None]
+    T: Array = np.linalg.lstsq(scale * W[ids].astype(np.float64), scale * Y, rcond=None)[0]
+    return T
 
 
 class MiniBatchSpectral(LaplacianEstimator):
@@ -245,16 +260,16 @@ class MiniBatchSpectral(LaplacianEstimator):
             W = retract((L.s > 0) * random_point(L.n, k, rng, L.dtype))  # rows of degree zero stay zero
             start = State(W, np.zeros_like(W), np.zeros((k, k)), 0, 0.0)
         start = start._replace(before=used / size)
+        looks = max(START, PER_VECTOR * k) if isinstance(L.affinity, KernelAffinity) else 0
+        looks *= looks < L.n
         rate = None if self.steps == "harmonic" else self.learning_rate or RATES[self.init]
         outcome = self._drive(
             lambda state: step(L, batches, rate, state),
             start,
             lambda state, info: info.change <= self.tol and info.columns > 0,  # a draw may be empty
             Limits(self.max_iter or (min(-(-L.n // size), MOST) if used else MOST), deadline),
-            {"columns": used},
+            {"columns": used + looks},
         )
-        W, T = outcome.state.W, outcome.state.T
-        if L.n <= START or not isinstance(L.affinity, KernelAffinity):
-            T = inner(W, L.times(W))
-        W, values = rotated(W, T)
+        W = outcome.state.W
+        W, values = rotated(W, quotients(L, W, looks, generator(seed, 1 << 45)) if looks else inner(W, L.times(W)))
         return W, np.clip(values, -1, 1), outcome

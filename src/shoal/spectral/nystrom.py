@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..core.fitting import Count, keep
+from ..core.parameters import Count, keep
 from ..core.rows import Rows
 from ..core.seeding import generator
 from ..core.types import Array

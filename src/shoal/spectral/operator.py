@@ -10,9 +10,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..core.directions import signed
 from ..core.driver import Outcome
 from ..core.estimator import warn
-from ..core.fitting import Count
+from ..core.parameters import Count
 from ..core.rows import Rows
 from ..core.types import Array
 from .affinity import KernelAffinity
@@ -21,6 +22,7 @@ from .graph import stored
 from .kinds import KINDS, Choice, Kind, find
 from .laplacian import Affinity, Laplacian, check_degrees, estimate_degrees
 
+APART, MUCH = 1e-3, 1e-2  # an eigenvalue of 1, nearly; and what is more than noise, of the squares of an eigenvector
 FLAT = 1e-3  # eigenvectors of values up to this are not extended to new rows, whose entries would be noise, or turned around
 
 
@@ -66,6 +68,12 @@ class LaplacianEstimator(SpectralEstimator):
                 "the other eigenvectors; ask for fewer clusters.",
                 ConvergenceWarning,
             )
+        if isinstance(kind.affinity, KernelAffinity) and values[-1] > 1 - APART and in_more_pieces(W, L.s):
+            warn(
+                f"X falls into more than n_clusters={len(values)} groups of rows that are like hardly any row outside: which "
+                f"of them share a cluster is arbitrary; {kind.remedy}, or ask for more clusters.",
+                UserWarning,
+            )
         P = L.s * W * np.where(there, 1 / np.where(there, values, 1), 0)
         return Found(W, values, Map(kind.reach, P, np.ones(L.n)), outcome)
 
@@ -81,10 +89,17 @@ class LaplacianEstimator(SpectralEstimator):
         return Laplacian(affinity, degrees)
 
 
-def signed(W: Array) -> Array:
-    """Each column with the sign that makes its largest entry positive: an eigenvector has none of its own."""
-    top = np.abs(W).argmax(axis=0)
-    return np.asarray(W * np.where(W[top, np.arange(W.shape[1])] < 0, -1, 1).astype(W.dtype))
+def in_more_pieces(W: Array, s: Array) -> bool:
+    """All rows of a piece have the same entries in eigenvectors of the value 1, over the root of their degree, 1 / s.
+
+    So one row of each of the k pieces, farthest first, stands for all, and nothing is left of W.
+    """
+    there = s[:, 0] > 0
+    Y, degrees = (s * W)[there], s[there, 0] ** -2.0
+    left = degrees * np.einsum("ij,ij->i", Y, Y)
+    for _ in range(W.shape[1]):
+        left = np.minimum(left, degrees * ((Y - Y[left.argmax()]) ** 2).sum(axis=1))
+    return bool(left.sum() > MUCH * W.shape[1])
 
 
 def rotated(W: Array, T: Array) -> tuple[Array, Array]:

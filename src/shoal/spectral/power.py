@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from ..core.driver import Limits, Outcome
-from ..core.fitting import Count, keep
+from ..core.parameters import Count, keep
 from ..core.seeding import generator
 from ..core.types import Array
 from .embedding import Info

@@ -1,0 +1,44 @@
+"""Clusters of codes that are learned by the letter of the paper: found among the codes themselves, anew in each round.
+
+X. Shen, W. Liu, I. Tsang, F. Shen, Q.-S. Sun (2017), Compressed k-means for large-scale clustering, AAAI, Algorithm 1.
+Differs from the paper: where as many rows have a bit as have not, it stays what it was, and a centre without rows moves to the
+code that is served worst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..core import partition
+from ..core.bits import packed
+from ..core.driver import Limits, drive
+from ..core.rows import Frame, Rows
+from ..core.types import Array
+from .codes import Codes
+from .hamming import assign, method
+from .learning import State, signs
+from .sample import Centered
+
+STEPS = 300  # of (12) and (13) in one round, at most
+
+
+def _codes(F: Array, weights: Array, n_threads: int) -> Rows:
+    """The codes of rows whose products with W these are, to be clustered."""
+    return Rows(Codes(packed(F > 0), F.shape[1]), weights, Frame.of("hamming"), n_threads)
+
+
+def begin(lesson: Centered, W: Array, place: Callable[[Rows], Array], n_threads: int) -> State:
+    """Rows at the nearest of the codes that `place` chooses, given all of them."""
+    with _codes(lesson.along(W), lesson.weights, n_threads) as codes:
+        C = place(codes)
+        labels = partition.label(codes, partition.begin(codes, C), assign).labels
+    return State(W, signs(2 * C.astype(W.dtype) - 1), labels)
+
+
+def clusters(F: Array, state: State, weights: Array, alpha: float, n_threads: int) -> tuple[Array, Array]:
+    """(10), then (12) and (13) in turn until nothing changes: the clusters of the loss-augmented codes."""
+    E = F.dtype.type(alpha) * F - 2 * state.C[state.labels]
+    with _codes(E, weights, n_threads) as codes:
+        start, step, done, _ = method(codes)
+        found = drive(step, start((state.C > 0).astype(codes.dtype), 0), done, Limits(STEPS)).state
+    return signs(2 * found.centers.astype(F.dtype) - 1), found.labels
