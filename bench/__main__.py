@@ -11,7 +11,7 @@ from .compressed import accuracy, codes_memory, compress, popcount
 from .measure import Lab
 from .resources import many_rows, memory, startup
 from .results import FOLDER, keep, made, read, render
-from .spectral import nmi, scaling, speed
+from .spectral import nmi, readings, scaling, speed
 from .stochastic import ends, reach, stream, variance
 from .suites import Suite, algorithms, converge, franti, lloyd, seeding, ten
 
@@ -20,7 +20,7 @@ _ALL = (
     *(startup, franti, speed, scaling),
 )
 DEFAULT: dict[str, Suite] = {suite.__name__: suite for suite in _ALL}
-SUITES: dict[str, Suite] = {**DEFAULT, "algorithms": algorithms, "many_rows": many_rows, "nmi": nmi}
+SUITES: dict[str, Suite] = {**DEFAULT, "algorithms": algorithms, "many_rows": many_rows, "nmi": nmi, "readings": readings}
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
