@@ -366,12 +366,15 @@ def nystrom(K, ids, k):
 
 
 def landmark_spectral(X, C, nearest, sigma, k):
-    """Chen and Cai (2011): left singular vectors of the rows' shares of their nearest landmarks; squared singular values."""
+    """Chen and Cai (2011): left singular vectors of the rows' shares of their nearest landmarks; squared singular values.
+
+    Without a sigma, each row has its own.
+    """
     far = distances(X, C)
     Z = np.zeros_like(far)
     for i, row in enumerate(far):
         near = np.argsort(row, kind="stable")[:nearest]
-        Z[i, near] = np.exp(-row[near] / sigma**2)
+        Z[i, near] = np.exp(-row[near] / (row[near].mean() if sigma is None else sigma**2))
     Z /= Z.sum(axis=1, keepdims=True)
     U, s, _ = np.linalg.svd(Z[:, Z.any(axis=0)] / np.sqrt(Z.sum(axis=0)[Z.any(axis=0)]), full_matrices=False)
     return U[:, :k], s[:k] ** 2

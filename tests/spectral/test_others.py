@@ -249,11 +249,11 @@ class TestNystrom:
 
 class TestLandmarks:
     @LAYOUTS
-    @pytest.mark.parametrize("nearest", [1, 3, 20])
-    def test_is_the_oracle(self, layout, nearest):
-        model = LandmarkSpectral(4, n_landmarks=20, n_nearest=nearest, sigma=3.0, random_state=0).fit(layout(X))
+    @pytest.mark.parametrize(("nearest", "sigma"), [(1, 3.0), (3, 3.0), (20, 3.0), (3, None), (20, None)])
+    def test_is_the_oracle(self, layout, nearest, sigma):
+        model = LandmarkSpectral(4, n_landmarks=20, n_nearest=nearest, sigma=sigma, random_state=0).fit(layout(X))
         C = model.extension_.map.landmarks.source.X
-        U, values = naive.landmark_spectral(X, C, nearest, 3.0, 4)
+        U, values = naive.landmark_spectral(X, C, nearest, sigma, 4)
         np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-8)
         np.testing.assert_allclose(model.embedding_.T @ model.embedding_, np.eye(4), atol=1e-8)
         if nearest > 1:
@@ -266,6 +266,15 @@ class TestLandmarks:
     def test_finds_blobs(self):
         rows, y = blobs(600, 4, 5)
         assert adjusted_rand_score(y, LandmarkSpectral(5, n_landmarks=50, random_state=0).fit_predict(rows)) == 1
+
+    def test_rows_that_lie_apart_are_no_clusters(self):
+        """One sigma for all leaves each of them to its own landmark."""
+        rows = np.random.default_rng(0).standard_t(1.5, (2000, 3))
+        alone = LandmarkSpectral(4, n_landmarks=200, sigma=1.0, random_state=0).fit(rows)
+        assert np.bincount(alone.labels_).min() == 1
+        together = LandmarkSpectral(4, n_landmarks=200, random_state=0).fit(rows)
+        assert np.bincount(together.labels_).min() > 4
+        assert together.eigenvalues_[3] < alone.eigenvalues_[3] - 1e-3
 
     def test_too_few_landmarks(self):
         with pytest.raises(ValueError, match="n_landmarks=3 landmarks have no n_clusters=4"):

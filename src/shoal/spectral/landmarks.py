@@ -3,7 +3,8 @@
 X. Chen, D. Cai (2011), Large scale spectral clustering with landmark-based representation, AAAI (LSC-K).
 Landmarks are centres of k-means; a row is like its nearest ones, in shares that add up to one, Z. With the columns of Z
 scaled by the roots of their sums, the singular vectors of Z are the eigenvectors of Z Z', whose rows add up to one.
-Differs from the paper: the kernel is exp(-d^2 / sigma^2), as everywhere here.
+Differs from the paper: the kernel is exp(-d^2 / sigma^2), as everywhere here; and each row has a sigma of its own, unless
+one is given.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ def in_frame(sigma: float, exponent: int) -> float:
         return float(np.square(np.ldexp(sigma, exponent)))
 
 
-def shares(near: Array, sigma2: float) -> Array:
+def shares(near: Array, sigma2: float | None) -> Array:
     """How much of a row each of its nearest landmarks has, from squared distances: a line adds up to one."""
-    Z = np.exp(-(near - near[:, :1]) / sigma2)  # seen from the nearest, so that it can't vanish
+    scale = near.mean(axis=1, keepdims=True) if sigma2 is None else sigma2
+    Z = np.exp(-(near - near[:, :1]) / np.maximum(scale, TINY))  # seen from the nearest, so that it can't vanish
     return np.asarray(Z / Z.sum(axis=1, keepdims=True))
 
 
@@ -49,7 +51,7 @@ class LandmarkMap(NamedTuple):
 
     landmarks: Rows
     nearest: int
-    sigma2: float
+    sigma2: float | None
     P: Array  # (p, k)
 
     def embed(self, new: Rows) -> tuple[Array, Array]:
@@ -74,7 +76,8 @@ class LandmarkSpectral(SpectralEstimator):
         How many landmarks a row is a mixture of.
     sigma : float or None, default=None
         A landmark at distance d has a share of exp(-d^2 / sigma^2), before the shares are made to add up to one. None for
-        the root mean square of the distances.
+        each row's own: the root mean square of its distances from its landmarks. (One for all would be too small for rows
+        that lie apart: each would be its own landmark's alone, and a cluster.)
     ...
 
     Attributes
@@ -128,7 +131,7 @@ class LandmarkSpectral(SpectralEstimator):
 
         def step() -> tuple[tuple[LandmarkMap, Array, Array, Array], Info]:
             near, who = nearest(rows, landmarks, count, known=False)
-            sigma2 = max(float(near.mean()) if self.sigma is None else in_frame(self.sigma, rows.frame.exponent), TINY)
+            sigma2 = None if self.sigma is None else in_frame(self.sigma, rows.frame.exponent)
             Z = shares(near, sigma2)
             P, values = mixtures(Z, who, len(landmarks), k)
             flops = 2 * n * count**2 + 9 * p**3 + 2 * n * count * k
@@ -136,8 +139,7 @@ class LandmarkSpectral(SpectralEstimator):
 
         outcome = self._at_once(step)
         way, values, Z, who = outcome.state
-        found = float(np.ldexp(np.sqrt(way.sigma2), -rows.frame.exponent))
-        self.sigma_ = found if self.sigma is None else float(self.sigma)
+        self.sigma_ = None if self.sigma is None else float(self.sigma)
         return Found(way.of(Z, who).astype(rows.dtype), values, way, outcome._replace(state=None))
 
     def _landmarks(self, rows: Rows, X: Any, p: int, seed: int) -> Rows:

@@ -48,12 +48,12 @@ ATTRIBUTES = """\
     embedding_ : array of shape (n_samples, n_clusters)
         The eigenvectors, a column each.
     eigenvalues_ : array of shape (n_clusters,)
-        Theirs, of D^-1/2 A D^-1/2, the largest first. Those of `MiniBatchSpectral` are estimates from the columns of its
-        steps, except for up to 1000 rows and for affinities in memory, where one more product (not in `history_`) gives them.
+        Theirs, of D^-1/2 A D^-1/2, the largest first. Those of `MiniBatchSpectral` come from its basis W: from W' L W for up
+        to 1000 rows and for affinities in memory (a product that is not in `history_`), else from 1000 rows of L W.
     kmeans_ : KMeans
         That of the embedding.
     sigma_ : float or None
-        What was used.
+        What was used; None where each row has its own, or none.
     history_ : list of dict
         One record a step: step, seconds, objective (-1/2 Tr(W' L W), or an estimate of it), change (of the subspace: root
         mean square of the sines of the angles between it and the last one), columns (of the affinity that were used), flops
