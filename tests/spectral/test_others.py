@@ -12,7 +12,7 @@ from shoal import ExactSpectral, LandmarkSpectral, NystromSpectral, PowerSpectra
 from shoal.core.checks import check_rows
 from shoal.core.rows import Rows
 from shoal.core.seeding import generator
-from shoal.spectral import affinity, kinds, tiles
+from shoal.spectral import affinity, exact, kinds, tiles
 from shoal.spectral.neighbors import approximate
 from shoal.spectral.nystrom import nystrom
 from tests import naive
@@ -159,7 +159,7 @@ class TestHardForArpack:
     @pytest.mark.filterwarnings("ignore::UserWarning")
     def test_no_way_to_tell_them_apart(self, monkeypatch):
         monkeypatch.setattr("shoal.spectral.exact.MEDIUM", 0)
-        monkeypatch.setattr("shoal.spectral.exact.RESTARTS", 1)
+        monkeypatch.setitem(exact.RESTARTS, False, 1)
         with pytest.raises(ValueError, match=r"n_clusters=4 leading eigenvalues lie too close.*PowerSpectral"):
             ExactSpectral(4, sigma=0.1, random_state=0).fit(np.random.default_rng(0).normal(size=(600, 2)))
 

@@ -24,7 +24,7 @@ from .operator import LaplacianEstimator
 
 SMALL, MEDIUM = 200, 4000  # rows up to which no ARPACK is needed, and up to which one can do without
 DIGITS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 0.0}  # asked of ARPACK
-RESTARTS = 100  # of ARPACK; where eigenvalues lie so close that these won't do, ten times as many seldom do
+RESTARTS = {True: 20, False: 100}  # of ARPACK, with and without another way; if these won't do, ten times as many seldom do
 MISSED, LOOK = 1e-4, 1e-2  # by how much an eigenvalue is above those found, if it is not one of them; how closely to look
 
 
@@ -39,7 +39,7 @@ def leading(L: Laplacian, k: int, seed: int) -> tuple[Array, Array, int]:
     rest = Rest(L)
     start = generator(seed, 1 << 42).standard_normal(L.n)
     for width in (max(3 * k, 40), max(6 * k, 200)):
-        arpack = partial(eigsh, rest.operator, which="LA", v0=start, ncv=min(L.n - 1, width), maxiter=RESTARTS)
+        arpack = partial(eigsh, rest.operator, which="LA", v0=start, ncv=min(L.n - 1, width), maxiter=RESTARTS[L.n <= MEDIUM])
         try:
             rest.leave_out(*arpack(k, tol=DIGITS[L.dtype]))
             while arpack(1, tol=LOOK)[0][0] > rest.values[k - 1] + MISSED:
