@@ -1,18 +1,24 @@
 """Rows, graphs and parameters that are hard or bad: a clear error or a warning, and never NaN in an embedding."""
 
+import itertools
 import pickle
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from shoal import ExactSpectral, LandmarkSpectral, MiniBatchSpectral, NystromSpectral, PowerSpectral
 from shoal.core.checks import check_rows
+from shoal.core.moments import measure
 from shoal.core.rows import Rows
 from shoal.spectral import graph
+from shoal.spectral.neighbors import nearest
 from tests import naive
 from tests.strategies import blobs, cloud
 
@@ -92,13 +98,13 @@ class TestSigma:
     @pytest.mark.parametrize("n_samples", [50, 200])
     @pytest.mark.parametrize("sigma", [1e-2, 1e-200])
     def test_of_a_basis_so_small(self, kind, n_samples, sigma):
-        with pytest.raises(ValueError, match="No row is like any other: raise sigma"):
+        with pytest.raises(ValueError, match=r"No row is like any of the n_samples=\d+ that were drawn: raise sigma"):
             NystromSpectral(4, sigma=sigma, affinity=kind, n_samples=n_samples).fit(X)
 
     @pytest.mark.parametrize("n_samples", [150, 202])
     def test_rows_of_a_basis_that_are_like_no_other(self, n_samples):
         rows = np.vstack([X, [[1e3] * 4, [-1e3] * 4]])
-        with pytest.warns(UserWarning, match=r"2 of 202 rows are like no other \(the first is row 200\).*embedded at zero"):
+        with pytest.warns(UserWarning, match=r"2 of 202 rows are not like any .*\(the first is row 200\).*embedded at zero"):
             model = NystromSpectral(4, sigma=9.0, n_samples=n_samples, random_state=0).fit(rows)
         assert not model.embedding_[200:].any()
         assert adjusted_rand_score(Y, model.labels_[:200]) == 1
@@ -121,7 +127,7 @@ class TestSigma:
     @operators
     def test_rows_that_are_like_no_other(self, cls):
         rows = np.vstack([X, [[1e3] * 4, [-1e3] * 4]])
-        with pytest.warns(UserWarning, match=r"2 of 202 rows are like no other \(the first is row 200\).*embedded at zero"):
+        with pytest.warns(UserWarning, match=r"2 of 202 rows are not like any .*\(the first is row 200\).*embedded at zero"):
             model = cls(4, sigma=1.0, random_state=0).fit(rows)
         assert np.isfinite(model.embedding_).all()
         assert not model.embedding_[200:].any()
@@ -154,7 +160,7 @@ class TestGraphs:
     @layouts
     def test_isolated_rows(self, cls, layout):
         A = np.pad(naive.affinity(X[:30], 9.0), (0, 2))
-        with pytest.warns(UserWarning, match=r"2 of 32 rows are like no other \(the first is row 30\)"):
+        with pytest.warns(UserWarning, match=r"2 of 32 rows are not like any other \(the first is row 30\)"):
             model = cls(3, affinity="precomputed", random_state=0).fit(layout(A))
         assert np.isfinite(model.embedding_).all()
         assert np.abs(model.embedding_[30:]).max() < 1e-6
@@ -283,7 +289,7 @@ class TestSizes:
         assert model.predict([[1.0, 2.0]]) == [0]
 
     @operators
-    @pytest.mark.filterwarnings("ignore:The graph of affinities")
+    @pytest.mark.filterwarnings("ignore:The graph of affinities", "ignore:The subspace still changed")
     @pytest.mark.parametrize("n_neighbors", [1, 1000])
     def test_neighbours_beyond_measure(self, cls, n_neighbors):
         assert_sound(cls(4, affinity="knn", n_neighbors=n_neighbors, random_state=0).fit(X), X)
@@ -374,16 +380,91 @@ def test_too_large_to_store(monkeypatch):
         ExactSpectral(4).fit(X)
 
 
-@pytest.mark.parametrize("cls", OPERATORS)
 class TestRowsInPieces:
+    @pytest.mark.parametrize("cls", OPERATORS)
     def test_as_many_as_clusters_are_the_clusters(self, cls):
         model = cls(5, sigma=2.0, random_state=0).fit(APART)
         assert adjusted_rand_score(PIECES, model.labels_) == 1
         np.testing.assert_allclose(model.eigenvalues_, 1, atol=1e-3)
 
     @pytest.mark.parametrize("k", [2, 4])
-    def test_more_than_clusters_are_told_of(self, cls, k):
-        with pytest.warns(
-            UserWarning, match=rf"more than n_clusters={k} groups.*is arbitrary; sigma=2 is too small.*more clusters"
-        ):
-            cls(k, sigma=2.0, random_state=0).fit(APART)
+    def test_more_than_clusters_are_told_of(self, k):
+        with pytest.warns(UserWarning, match=rf"more than n_clusters={k} groups.*sigma=2 is too small.*more clusters"):
+            ExactSpectral(k, sigma=2.0, random_state=0).fit(APART)
+
+    def test_a_chain_is_no_such_thing(self):
+        """Its second eigenvalue is 0.9997; and a warning is an error here."""
+        assert ExactSpectral(2, sigma=0.1, random_state=0).fit(np.linspace(0, 10, 1000)[:, None]).eigenvalues_[1] > 0.999
+
+    def test_slow_ways_within_pieces(self):
+        """Five paths: eigenvalues of 1, five times, next to five of 0.9998."""
+        A = sparse.block_diag([sparse.diags_array([np.ones(149)] * 2, offsets=[1, -1])] * 5).tocsr()
+        for cls, seed in itertools.product([ExactSpectral, MiniBatchSpectral], range(3)):
+            with pytest.warns(UserWarning, match="falls into 5 pieces"):
+                model = cls(5, affinity="precomputed", random_state=seed).fit(A)
+            np.testing.assert_allclose(model.eigenvalues_, 1, atol=1e-6)
+            assert adjusted_rand_score(np.repeat(np.arange(5), 150), model.labels_) == 1
+
+
+@pytest.mark.filterwarnings("ignore:The graph of affinities")
+def test_a_graph_of_many_more_rows_than_the_sample():
+    """Of which few are neighbours of each other."""
+    rows, y = make_blobs(20_000, centers=6, n_features=8, random_state=0)
+    model = MiniBatchSpectral(6, affinity="knn", random_state=0, n_init=1).fit(rows.astype(np.float32))
+    assert adjusted_rand_score(y, model.labels_) == 1
+
+
+def test_neighbours_of_groups_that_lie_far_apart():
+    """float32 holds them well, but not the squares of how far they lie from the middle."""
+    cloud = np.random.default_rng(0).normal(size=(500, 2))
+    rows = np.vstack([cloud, cloud + np.array([3000, 0])]).astype(np.float32)
+    with Rows(check_rows(None, rows, reset=False), n_threads=1) as opened:
+        opened.frame = measure(opened).frame
+        near, _ = nearest(opened, opened, 10, known=True)
+    far = ((rows[:, None].astype(float) - rows) ** 2).sum(axis=2)
+    np.fill_diagonal(far, np.inf)
+    np.testing.assert_allclose(near, np.sort(far, axis=1)[:, :10] * 4.0**opened.frame.exponent, rtol=1e-3)
+
+
+def test_one_row_far_away_does_not_choose_sigma():
+    rows, y = make_blobs(400, centers=4, n_features=5, random_state=8)
+    with pytest.warns(UserWarning, match="1 of 401 rows are not like any other"):
+        model = MiniBatchSpectral(4, random_state=0).fit(np.vstack([rows, np.full(5, 1e9)]))
+    assert adjusted_rand_score(y, model.labels_[:400]) == 1
+
+
+@pytest.mark.parametrize("cls", [partial(LandmarkSpectral, n_landmarks=6), NystromSpectral])
+def test_eigenvalues_of_nothing_but_rounding(cls):
+    with pytest.warns(ConvergenceWarning, match=r"Only \d of the n_clusters=4 leading.*zeros for the others"):
+        model = cls(4, sigma=1e5, random_state=0).fit(X)
+    assert not model.embedding_[:, model.eigenvalues_ <= 1e-6].any()
+    assert_sound(model, X)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"affinity": "knn", "sigma": 3.0},
+        {"n_neighbors": 5},
+        {"neighbors": "pynndescent"},
+        {"affinity": "self-tuning", "sigma": 1.0},
+    ],
+)
+def test_what_an_affinity_has_no_use_for(options):
+    with pytest.raises(ValueError, match=r"makes no use of it: leave it at"):
+        MiniBatchSpectral(4, **options).fit(X)
+
+
+def test_powers_that_have_not_settled():
+    with pytest.warns(ConvergenceWarning, match=r"still changed by .* in the last of max_iter=2 steps.*raise max_iter"):
+        PowerSpectral(4, max_iter=2, random_state=0).fit(X)
+
+
+def test_affinities_are_stored_if_they_take_little(monkeypatch):
+    stored = []
+    monkeypatch.setattr("shoal.spectral.operator.stored", lambda affinity: stored.append(1) or affinity)
+    ExactSpectral(4, random_state=0).fit(X)
+    assert len(stored) == 1
+    monkeypatch.setattr("shoal.spectral.operator.LITTLE", 1000)
+    ExactSpectral(4, random_state=0).fit(X)
+    assert len(stored) == 1

@@ -183,7 +183,7 @@ class TestOptions:
     @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
     def test_precomputed_is_computed(self, layout):
         X = cloud(200, 3)
-        given = fit(layout(naive.affinity(X, 2.0)), affinity="precomputed", batch_size=30)
+        given = fit(layout(naive.affinity(X, 2.0)), affinity="precomputed", sigma=None, batch_size=30)
         np.testing.assert_allclose(given.embedding_, fit(X, batch_size=30).embedding_, atol=1e-8)
 
     def test_sampled_degrees(self):
@@ -223,11 +223,14 @@ class TestOptions:
 
 class TestEigenvalues:
     @pytest.mark.parametrize("steps", ["adagrad", "harmonic"])
-    @pytest.mark.parametrize("options", [{}, {"store": True}, {"affinity": "knn"}], ids=["few", "stored", "graph"])
+    @pytest.mark.parametrize(
+        "options", [{}, {"store": True}, {"affinity": "knn", "sigma": None, "init": "random"}], ids=["few", "stored", "graph"]
+    )
     def test_are_those_of_the_subspace(self, steps, options, monkeypatch):
         monkeypatch.setattr("shoal.spectral.minibatch.START", 1000 if not options else 50)
         X, _ = blobs(300, 3, 4, spread=4.0)
-        model = fit(X, 4, steps=steps, batch_size=20, init="sample", sigma=6.0, max_iter=2, **options)
+        options = {"init": "sample", "sigma": 6.0, **options}
+        model = fit(X, 4, steps=steps, batch_size=20, max_iter=2, **options)
         A = naive.affinity(X, 6.0)
         if "affinity" in options:
             A = np.zeros((300, 300))
@@ -241,11 +244,6 @@ class TestEigenvalues:
         model = MiniBatchSpectral(4, affinity="precomputed", random_state=0).fit(np.ones((500, 500)))
         np.testing.assert_allclose(model.eigenvalues_, [1, 0, 0, 0], atol=1e-6)
 
-    def test_are_never_beyond_one(self, monkeypatch):
-        monkeypatch.setattr("shoal.spectral.minibatch.START", 0)
-        model = fit(cloud(300, 2), 4, batch_size=2, max_iter=1)
-        assert np.abs(model.eigenvalues_).max() <= 1
-
 
 class TestUnevenBatches:
     @pytest.mark.parametrize("batch", ["shuffled", "drawn"])
@@ -257,6 +255,7 @@ class TestUnevenBatches:
         np.testing.assert_allclose(np.diag(total), 1, atol=0.25)
         np.testing.assert_allclose(np.diag(total).mean(), 1, atol=0.03)
 
+    @pytest.mark.filterwarnings("ignore:The subspace still changed")
     def test_an_empty_draw_is_no_rest(self):
         model = fit(cloud(100, 2), batch="drawn", batch_size=1, max_iter=60, tol=1e-12)
         assert 0 in [record["columns"] for record in model.history_]
@@ -284,7 +283,7 @@ class TestWhatIsToldAndRefused:
     @pytest.mark.filterwarnings("ignore:The graph of affinities")
     def test_approximate_neighbours_of_sparse_rows(self):
         with pytest.warns(UserWarning, match=r"neighbors='pynndescent' is for dense rows.*found exactly"):
-            fit(sparse.csr_array(cloud(50, 2)), affinity="knn", neighbors="pynndescent")
+            fit(sparse.csr_array(cloud(50, 2)), affinity="knn", sigma=None, neighbors="pynndescent")
 
 
 def test_a_memory_map_is_read_in_blocks(tmp_path):

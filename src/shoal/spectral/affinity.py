@@ -27,6 +27,7 @@ from .tiles import COLUMN_NUMBERS, block_of, dense_rows, prepare, prepare_sparse
 
 SAMPLE, SHARE, FEWEST = 1000, 2, 7  # to choose sigma from: rows, parts of a cluster, neighbours at least
 DIGITS = 1e-2  # how far off an exponent may be
+NOISE = 1e-12  # of their squares: equal rows seem to be as far apart as this
 
 
 class Columns(NamedTuple):
@@ -220,12 +221,11 @@ def choose_sigma(rows: Rows, k: int, seed: int) -> float:
     X: Any = rows.convert(rows.source.take(ids)).X.astype(np.float64)  # sparse rows stay sparse
     inner = (X @ X.T).toarray() if is_sparse(X) else X @ X.T
     norms2 = inner.diagonal().copy()
-    far = np.maximum(norms2[:, None] + norms2 - 2 * inner, 0)
-    np.fill_diagonal(far, 0)
+    sums = norms2[:, None] + norms2
+    far = np.where(sums - 2 * inner > NOISE * sums, sums - 2 * inner, 0)
     nth = min(max(n // (SHARE * k), FEWEST), n - 1)
     near = np.partition(far, nth, axis=1)[:, nth]
-    noise = 1e-12 * norms2.max(initial=0)  # equal rows seem to be as far apart as this
     scale = float(np.median(near))
-    if scale <= noise:
-        scale = float(far[far > noise].mean()) if (far > noise).any() else 1.0
+    if not scale:
+        scale = float(np.median(far[far > 0])) if far.any() else 1.0
     return float(np.sqrt(scale))

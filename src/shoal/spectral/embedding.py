@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..core.checks import check_rows
@@ -32,6 +33,14 @@ from ..kmeans.exact import KMeans
 from .kinds import Reach
 from .laplacian import inverse_root
 from .parameters import ATTRIBUTES, PARAMETERS
+
+OF_SOME = (  # parameters, their defaults, and the affinities that they are for
+    ("sigma", None, ("rbf", "rbf-norm")),
+    ("n_neighbors", None, ("knn", "self-tuning")),
+    ("neighbors", "exact", ("knn",)),
+)
+NOISE = 1e-6  # an eigenvalue of a positive matrix that is nothing but rounding
+STILL = 3  # times tol: a change that is told of where steps have come to an end
 
 
 class Info(NamedTuple):
@@ -75,6 +84,18 @@ class Found(NamedTuple):
     outcome: Outcome
 
 
+def tell_of_flat(values: Array, least: float, so: str) -> Array:
+    """Which eigenvalues are above what may be noise; the user is told of the others."""
+    there: Array = values > least
+    if not there.all():
+        warn(
+            f"Only {there.sum()} of the n_clusters={len(there)} leading eigenvalues are positive: {so}; ask for fewer "
+            "clusters.",
+            ConvergenceWarning,
+        )
+    return there
+
+
 class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC):
     """Estimators that cluster an embedding of the rows. A subclass embeds."""
 
@@ -101,6 +122,17 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         share_docs(cls, PARAMETERS, ATTRIBUTES)
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        affinity = getattr(self, "affinity", "")
+        for name, rest, users in OF_SOME:
+            value = getattr(self, name, rest)
+            if affinity and value != rest and affinity not in users:
+                raise ValueError(
+                    f"{name}={value!r} is for {' and '.join(users)}, but affinity='{affinity}' makes no use of it: leave it at "
+                    f"{rest!r}."
+                )
 
     @abstractmethod
     def _embed(self, rows: Rows, X: Any, seed: int, deadline: float | None) -> Found:
@@ -169,7 +201,15 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
                 record.update({key: record[key] + more for key, more in beside.items()})
             return tell_user(self, record)
 
-        return drive(step, state, done, limits, [tell])
+        outcome = drive(step, state, done, limits, [tell])
+        tol = getattr(self, "tol", 0)
+        if outcome.reason == "max_iter" and outcome.info.change > STILL * tol > 0:
+            warn(
+                f"The subspace still changed by {outcome.info.change:.2g} in the last of max_iter={limits.max_iter} steps "
+                f"(tol={tol}): clusters may be wrong; raise max_iter, or take `ExactSpectral`.",
+                ConvergenceWarning,
+            )
+        return outcome
 
     def _at_once(self, step: Callable[[], tuple[Any, Info]]) -> Outcome:
         """A method of one step."""

@@ -72,9 +72,14 @@ class GraphAffinity:
         return np.asarray(A.toarray() if is_sparse(A) else A, self.dtype)
 
 
+def size_of(affinity: Any) -> int:
+    """Bytes of the whole matrix."""
+    return int(affinity.n**2 * affinity.dtype.itemsize)
+
+
 def stored(affinity: Any) -> GraphAffinity:
     """The whole matrix in memory, because the user asks for it."""
-    size = affinity.n**2 * affinity.dtype.itemsize
+    size = size_of(affinity)
     room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else size
     if size > room:
         raise MemoryError(
@@ -103,9 +108,9 @@ def of_matrix(A: Any, rows: Rows) -> GraphAffinity:
     if count > 1:
         of_one = f", {len(own)} of them of one row (the first is row {own[0]})" if len(own) else ""
         warn(
-            f"The graph of affinities falls into {count} pieces with no way from one to another{of_one}: clusters follow the "
-            "pieces, and where these are more, chance says which go together; more neighbours, or a larger sigma, would join "
-            "them.",
+            f"The graph of affinities falls into {count} pieces with no way from one to another{of_one}: clusters should "
+            "follow the pieces, and where these are more, chance says which go together; more neighbours, or a larger sigma, "
+            "would join them.",
             UserWarning,
         )
     return GraphAffinity(A, rows.beside(find_source(A)))

@@ -106,7 +106,7 @@ def find(rows: Rows, choice: Choice, k: int, seed: int) -> Kind:
         rows.frame = measure(rows).frame
         count = neighbors_of(choice, len(rows))
         exact = choice.neighbors == "exact" or rows.is_sparse
-        _, who = nearest(rows, rows, count, known=True) if exact else approximate(rows, count, seed)
+        who = nearest(rows, rows, count, known=True)[1] if exact else approximate(rows, count, seed)
         return Kind(graph.neighbor_graph(rows, who), Neighbors(rows, max(count, 1)), None, "ask for more neighbours")
     computed, sigma = kernel(rows, choice, k, seed)
     what = f"sigma={sigma:.3g} is too small for them: raise it, or leave it at None" if sigma else "ask for more neighbours"

@@ -25,7 +25,7 @@ from ..core.rows import Rows
 from ..core.sources import ArraySource
 from ..core.types import Array
 from ..kmeans.exact import KMeans
-from .embedding import Found, Info, SpectralEstimator
+from .embedding import NOISE, Found, Info, SpectralEstimator, tell_of_flat
 from .laplacian import inverse_root
 from .neighbors import nearest
 
@@ -139,6 +139,8 @@ class LandmarkSpectral(SpectralEstimator):
 
         outcome = self._at_once(step)
         way, values, Z, who = outcome.state
+        there = tell_of_flat(values, NOISE, "the embedding has zeros for the others")
+        way = way._replace(P=np.where(there, way.P, 0))
         self.sigma_ = None if self.sigma is None else float(self.sigma)
         return Found(way.of(Z, who).astype(rows.dtype), values, way, outcome._replace(state=None))
 

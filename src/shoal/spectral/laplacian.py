@@ -57,14 +57,14 @@ def inverse_root(degrees: Array) -> Array:
     return np.where(there, 1 / np.sqrt(np.where(there, degrees, 1)), 0)
 
 
-def check_degrees(degrees: Array, what: str) -> None:
+def check_degrees(degrees: Array, what: str, whom: str = "any other") -> None:
     """Refuse a graph without edges; tell of rows that have none."""
     alone = np.flatnonzero(degrees <= LEAST)
     if len(alone) == len(degrees) > 1:
-        raise ValueError(f"No row is like any other: {what}.")
+        raise ValueError(f"No row is like {whom}: {what}.")
     if len(alone) and len(degrees) > 1:
         warn(
-            f"{len(alone)} of {len(degrees)} rows are like no other (the first is row {alone[0]}): they are embedded at zero "
+            f"{len(alone)} of {len(degrees)} rows are not like {whom} (the first is row {alone[0]}): they are embedded at zero "
             f"and share a cluster; {what}.",
             UserWarning,
         )

@@ -26,9 +26,10 @@ def inner(A: Array, B: Array) -> Array:
     return total
 
 
-def project(W: Array, G: Array) -> Array:
-    """What of G leads out of the span of W: (I - W W') G, the Riemannian gradient."""
-    return np.asarray(G - W @ inner(W, G).astype(W.dtype))
+def project(W: Array, G: Array) -> tuple[Array, Array]:
+    """What of G leads out of the span of W: (I - W W') G, the Riemannian gradient; and W' G."""
+    T = inner(W, G)
+    return G - W @ T.astype(W.dtype), T
 
 
 def retract(A: Array) -> Array:

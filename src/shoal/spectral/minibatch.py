@@ -23,11 +23,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..core.driver import Limits, Outcome
 from ..core.parameters import Count, keep
 from ..core.seeding import generator
-from ..core.types import Array
+from ..core.types import Array, is_sparse
 from .affinity import KernelAffinity
 from .embedding import Info
+from .graph import GraphAffinity
 from .laplacian import Affinity, Laplacian, inverse_root
-from .manifold import change, inner, random_point, retract
+from .manifold import change, inner, project, random_point, retract
 from .operator import LaplacianEstimator, rotated
 
 START, START_SHARE, START_MOST = 1000, 200, 3000  # rows in the sample to start from; of many, one in so many
@@ -108,8 +109,7 @@ def step(L: Laplacian, batches: Batches, rate: float | None, state: State) -> tu
     W, t = state.W, state.t + 1
     n, k = W.shape
     G, columns = stochastic_gradient(L, batches.draw(state.t), W)
-    T = inner(W, G)
-    H = G - W @ T.astype(W.dtype)
+    H, T = project(W, G)
     share = 1 / (1 + (state.t + state.before) / 2)
     mean, M = (1 - share) * state.T + share * (T + T.T) / 2, state.M
     if rate is None:
@@ -150,7 +150,8 @@ class MiniBatchSpectral(LaplacianEstimator):
         vector has each column with probability batch_size / (n_vectors n_samples).
     init : {"sample", "random"}, default="sample"
         Where W starts: from the eigenvectors of 1000 rows (of more than 200,000, up to 3000), extended to all, or from random
-        vectors, as in the paper.
+        vectors, as in the paper and for more than 1000 clusters. Some rows of a sparse graph say nothing of the others, and a
+        whole product with it costs little: "sample" is then Lanczos' method, as in `ExactSpectral`, without any batches.
     steps : {"adagrad", "harmonic"}, default="harmonic"
         How far to go along a gradient: as AdaGrad says, entry by entry, as in the paper; or, in units of the eigenvalues,
         2 / (t + 2) of the way in step t, in which the start counts as the steps that its columns would have made.
@@ -168,6 +169,9 @@ class MiniBatchSpectral(LaplacianEstimator):
     Attributes
     ----------
     ...
+    eigenvalues_ : array of shape (n_clusters,)
+        Those of W' L W, the largest first. Of more than 1000 rows whose affinities are not in memory, it is estimated from
+        1000 rows of L W: near where W has come near the eigenvectors, and within a few hundredths elsewhere.
     degree_error_ : float
         The root mean square of the relative standard errors of the degrees; 0 where they are exact.
 
@@ -252,6 +256,8 @@ class MiniBatchSpectral(LaplacianEstimator):
 
     def _solve(self, L: Laplacian, seed: int, deadline: float | None) -> tuple[Array, Array, Outcome]:
         k, size = self.n_clusters, min(self.batch_size, L.n)
+        if self.init == "sample" and isinstance(L.affinity, GraphAffinity) and is_sparse(L.affinity.A):
+            return self._solve_at_once(L, seed)
         batches = Batches(L.n, size, min(self.n_vectors or size, size), self.batch == "drawn", seed)
         rng, used = generator(seed, 1 << 43), 0
         if self.init == "sample" and k <= START:
@@ -266,10 +272,10 @@ class MiniBatchSpectral(LaplacianEstimator):
         outcome = self._drive(
             lambda state: step(L, batches, rate, state),
             start,
-            lambda state, info: info.change <= self.tol and info.columns > 0,  # a draw may be empty
+            lambda state, info: info.change <= self.tol and state.t * size >= used and info.columns > 0,  # a draw may be empty
             Limits(self.max_iter or (min(-(-L.n // size), MOST) if used else MOST), deadline),
             {"columns": used + looks},
         )
         W = outcome.state.W
         W, values = rotated(W, quotients(L, W, looks, generator(seed, 1 << 45)) if looks else inner(W, L.times(W)))
-        return W, np.clip(values, -1, 1), outcome
+        return W, values, outcome

@@ -23,7 +23,7 @@ from ..core.rows import Rows
 from ..core.seeding import generator
 from ..core.types import Array
 from .affinity import KernelAffinity, fill
-from .embedding import Found, Info, Map, SpectralEstimator
+from .embedding import NOISE, Found, Info, Map, SpectralEstimator, tell_of_flat
 from .kinds import KERNELS, Choice, kernel
 from .laplacian import check_degrees, inverse_root
 
@@ -147,6 +147,8 @@ class NystromSpectral(SpectralEstimator):
 
         outcome = self._at_once(step)
         way, values, degrees = outcome.state
-        check_degrees(degrees, "raise sigma, or take more rows by n_samples")
+        check_degrees(degrees, "raise sigma, or take more rows by n_samples", f"any of the n_samples={m} that were drawn")
+        there = tell_of_flat(values, NOISE, "the embedding has zeros for the others")
+        way = way._replace(P=np.where(there, way.P, 0))
         vectors, _ = way._replace(reach=Fitted(basis, affinity.u)).embed(rows)
         return Found(vectors.astype(affinity.dtype), values, way, outcome)

@@ -7,7 +7,6 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..core.directions import signed
@@ -17,12 +16,14 @@ from ..core.parameters import Count
 from ..core.rows import Rows
 from ..core.types import Array
 from .affinity import KernelAffinity
-from .embedding import Found, Map, SpectralEstimator
-from .graph import stored
+from .embedding import Found, Info, Map, SpectralEstimator, tell_of_flat
+from .graph import size_of, stored
 from .kinds import KINDS, Choice, Kind, find
+from .lanczos import leading
 from .laplacian import Affinity, Laplacian, check_degrees, estimate_degrees
 
-APART, MUCH = 1e-3, 1e-2  # an eigenvalue of 1, nearly; and what is more than noise, of the squares of an eigenvector
+APART, MUCH = 1e-6, 1e-2  # an eigenvalue of 1, but for rounding; and what is more than noise, of the squares of an eigenvector
+LITTLE = 1 << 30  # bytes of affinities that are stored without being asked for
 FLAT = 1e-3  # eigenvectors of values up to this are not extended to new rows, whose entries would be noise, or turned around
 
 
@@ -36,7 +37,7 @@ class LaplacianEstimator(SpectralEstimator):
         "n_neighbors": [Count(), None],
         "neighbors": [StrOptions({"exact", "pynndescent"})],
         "degree_samples": [Count(), None],
-        "store": ["boolean"],
+        "store": ["boolean", StrOptions({"auto"})],
     }
 
     affinity: str
@@ -44,11 +45,22 @@ class LaplacianEstimator(SpectralEstimator):
     n_neighbors: int | None
     neighbors: str
     degree_samples: Any
-    store: bool
+    store: bool | str
 
     @abstractmethod
     def _solve(self, L: Laplacian, seed: int, deadline: float | None) -> tuple[Array, Array, Outcome]:
         """Eigenvectors (n, k), eigenvalues (k), the largest first, and how they were found."""
+
+    def _solve_at_once(self, L: Laplacian, seed: int) -> tuple[Array, Array, Outcome]:
+        """The same by Lanczos' method."""
+
+        def step() -> tuple[tuple[Array, Array], Info]:
+            vectors, values, products = leading(L, self.n_clusters, seed)
+            return (vectors, values), Info(-float(values.sum()) / 2, 0.0, products * L.n, products * (2 * L.n**2 - L.n))
+
+        outcome = self._at_once(step)
+        vectors, values = outcome.state
+        return vectors.astype(L.dtype), values, outcome
 
     def _embed(self, rows: Rows, X: Any, seed: int, deadline: float | None) -> Found:
         if self.affinity == "knn" and self.neighbors != "exact" and rows.is_sparse:
@@ -61,28 +73,24 @@ class LaplacianEstimator(SpectralEstimator):
         L = self._laplacian(kind, seed)
         W, values, outcome = self._solve(L, seed, deadline)
         W = signed(W)
-        there = values > FLAT
-        if not there.all():
-            warn(
-                f"Only {there.sum()} of the n_clusters={len(there)} leading eigenvalues are positive: new rows get zeros for "
-                "the other eigenvectors; ask for fewer clusters.",
-                ConvergenceWarning,
-            )
+        there = tell_of_flat(values, FLAT, "new rows get zeros for the other eigenvectors")
         if isinstance(kind.affinity, KernelAffinity) and values[-1] > 1 - APART and in_more_pieces(W, L.s):
             warn(
                 f"X falls into more than n_clusters={len(values)} groups of rows that are like hardly any row outside: which "
                 f"of them share a cluster is arbitrary; {kind.remedy}, or ask for more clusters.",
                 UserWarning,
             )
-        P = L.s * W * np.where(there, 1 / np.where(there, values, 1), 0)
-        return Found(W, values, Map(kind.reach, P, np.ones(L.n)), outcome)
+        P = L.s * W * np.where(there, 1 / np.where(there, values, 1), 0).astype(W.dtype)
+        return Found(W, values, Map(kind.reach, P, np.ones(L.n, W.dtype)), outcome)
 
     def _degree_columns(self, affinity: Affinity) -> int | None:
         """How many columns the degrees are estimated from; None for all."""
         return None if self.degree_samples is None else int(self.degree_samples)
 
     def _laplacian(self, kind: Kind, seed: int) -> Laplacian:
-        affinity = stored(kind.affinity) if self.store and isinstance(kind.affinity, KernelAffinity) else kind.affinity
+        affinity = kind.affinity
+        if isinstance(affinity, KernelAffinity) and (self.store is True or (self.store and size_of(affinity) <= LITTLE)):
+            affinity = stored(affinity)
         count = self._degree_columns(affinity)
         degrees, self.degree_error_ = (affinity.degrees(), 0.0) if count is None else estimate_degrees(affinity, count, seed)
         check_degrees(degrees, kind.remedy)

@@ -18,9 +18,10 @@ PARAMETERS = """\
     degree_samples : int or None, default=None
         From how many random columns to estimate the degrees (the sums of the affinities' rows). None to compute them all,
         which looks at every pair of rows once, as is always done where affinities are stored. `degree_error_` says how far
-        off they are.
-    store : bool, default={store}
-        Keep all affinities in memory, n_samples x n_samples of them, rather than compute columns whenever they are needed.
+        off they are. New rows have exact ones: where those of the fit are far off, rows that are alike may part.
+    store : bool or "auto", default={store}
+        Keep all affinities in memory, n_samples x n_samples of them, rather than compute columns whenever they are needed;
+        "auto" does so where they take up to a gigabyte.
         A graph ("knn", "precomputed") is in memory already, and stays sparse if it is.
     normalize : bool, default=False
         Scale the rows of the embedding to unit length before k-means (Ng, Jordan and Weiss).
@@ -48,8 +49,7 @@ ATTRIBUTES = """\
     embedding_ : array of shape (n_samples, n_clusters)
         The eigenvectors, a column each.
     eigenvalues_ : array of shape (n_clusters,)
-        Theirs, of D^-1/2 A D^-1/2, the largest first. Those of `MiniBatchSpectral` come from its basis W: from W' L W for up
-        to 1000 rows and for affinities in memory (a product that is not in `history_`), else from 1000 rows of L W.
+        Theirs, of D^-1/2 A D^-1/2, the largest first; above 1 only where degrees are estimated.
     kmeans_ : KMeans
         That of the embedding.
     sigma_ : float or None
@@ -63,5 +63,6 @@ ATTRIBUTES = """\
     stop_reason_ : str
         "converged", "max_iter", "time_budget" or "callback".
     extension_ : Extension
-        What `predict` needs of the fit. It refers to X, which is not copied.
+        What `predict` needs of the fit. Unless there are landmarks or a sample to compare new rows with, it refers to X, which
+        is not copied and must not be changed.
 """
