@@ -385,3 +385,23 @@ def neighbors(X, count):
     far = distances(X, X)
     np.fill_diagonal(far, np.inf)
     return np.argsort(far, axis=1, kind="stable")[:, :count]
+
+
+def simplified_silhouette(X, C, names):
+    """The mean of (b - a) / max(a, b), a from the own centre and b from the next; 0 for a row that is alone."""
+    D = np.sqrt(distances(X, C))
+    total = 0.0
+    for row, name in zip(D, names, strict=True):
+        a, b = row[name], np.delete(row, name).min()
+        total += (b - a) / max(a, b) if max(a, b) > 0 and np.count_nonzero(names == name) > 1 else 0
+    return total / len(D)
+
+
+def davies_bouldin(X, C, names):
+    """Of each cluster that has rows, the worst sum of widths by the distance of centres; their mean."""
+    D = np.sqrt(distances(X, C))
+    filled = np.unique(names)
+    widths = {j: D[names == j, j].mean() for j in filled}
+    apart = np.sqrt(distances(C, C))
+    pairs = [[(widths[i] + widths[j]) / apart[i, j] for j in filled if j != i] for i in filled]
+    return float(np.mean([max(pair) for pair in pairs]))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics import adjusted_rand_score, davies_bouldin_score, normalized_mutual_info_score
 
 from shoal import KMeans, metrics
 from tests import naive
@@ -97,3 +97,98 @@ def test_energy_of_extreme_scales(scale):
 def test_energy_does_not_depend_on_threads():
     X = cloud(200_000, 3)
     assert len({metrics.energy(X, X[:9], n_threads=threads) for threads in (1, 2, 4)}) == 1
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("k", [2, 5, 60])
+def test_silhouette_and_davies_bouldin_are_their_slow_versions(layout, k):
+    X, C = cloud(300, 4), cloud(k, 4, seed=1)
+    names = naive.labels(X, C)
+    for labels in (None, names):
+        found = metrics.simplified_silhouette(layout(X), C, labels)
+        assert found == pytest.approx(naive.simplified_silhouette(X, C, names), rel=1e-9)
+        assert metrics.davies_bouldin(layout(X), C, labels) == pytest.approx(naive.davies_bouldin(X, C, names), rel=1e-9)
+
+
+def test_labels_need_not_be_of_the_nearest_centre():
+    X, names = cloud(300, 4), np.random.default_rng(0).integers(0, 7, 300)
+    C = np.array([X[names == j].mean(axis=0) for j in range(7)])
+    found = metrics.simplified_silhouette(X, C, names)
+    assert found == pytest.approx(naive.simplified_silhouette(X, C, names), rel=1e-9)
+    assert found < 0
+    assert metrics.davies_bouldin(X, C, names) == pytest.approx(davies_bouldin_score(X, names), rel=1e-9)
+
+
+def test_davies_bouldin_is_scikit_learns_where_centres_are_means():
+    X, y = blobs(300, 4, 5)
+    C = np.array([X[y == j].mean(axis=0) for j in range(5)])
+    assert metrics.davies_bouldin(X, C) == pytest.approx(davies_bouldin_score(X, y), rel=1e-9)
+
+
+def test_more_rows_than_a_block_and_more_scores_than_at_once(monkeypatch):
+    monkeypatch.setattr(metrics, "AT_ONCE", 1000)
+    X, C = cloud(70_000, 2), cloud(30, 2, seed=1)
+    names = naive.labels(X, C)
+    assert metrics.davies_bouldin(X, C, n_threads=2) == pytest.approx(naive.davies_bouldin(X, C, names), rel=1e-9)
+    D = np.sort(np.sqrt(naive.distances(X, C)), axis=1)
+    assert metrics.simplified_silhouette(X, C) == pytest.approx((1 - D[:, 0] / D[:, 1]).mean(), rel=1e-9)
+
+
+def test_of_directions():
+    X, C = cloud(300, 4), 100 * cloud(5, 4, seed=1)
+    D = np.sort(1 - naive.unit(X) @ naive.unit(C).T, axis=1)
+    assert metrics.simplified_silhouette(X, C, metric="cosine") == pytest.approx((1 - D[:, 0] / D[:, 1]).mean(), rel=1e-9)
+
+
+def test_rows_alone_and_clusters_without_rows():
+    X = np.array([[0.0], [1.0], [10.0]])
+    assert metrics.simplified_silhouette(X, [[0.5], [10.0], [99.0]]) == pytest.approx((2 - 0.5 / 10 - 0.5 / 9) / 3)
+    assert metrics.davies_bouldin(X, [[0.5], [10.0], [99.0]]) == pytest.approx(0.5 / 9.5)
+    assert metrics.simplified_silhouette(X, X) == 0  # each row a cluster: that is no structure
+    assert metrics.davies_bouldin([[1.0], [3.0]], [[2.0], [2.0]], [0, 1]) == np.inf
+
+
+@pytest.mark.parametrize("measure", [metrics.simplified_silhouette, metrics.davies_bouldin])
+def test_bad_clusterings_are_refused(measure):
+    X = cloud(10, 2)
+    with pytest.raises(ValueError, match="centers has 1 row"):
+        measure(X, X[:1])
+    for labels in (np.zeros(9, int), np.zeros(10), np.full(10, 3), np.full(10, -1), ["a"] * 10):
+        with pytest.raises(ValueError, match="labels must be 10 numbers"):
+            measure(X, X[:3], labels)
+    with pytest.raises(ValueError, match="NaN"):
+        measure(np.full((4, 2), np.nan), X[:3])
+
+
+def curve(X, ks):
+    return [KMeans(k, random_state=0).fit(X).inertia_ for k in ks]
+
+
+@pytest.mark.parametrize("k", [3, 5, 9])
+def test_knee_is_the_number_of_clusters(k):
+    X, _ = blobs(600, 4, k)
+    assert metrics.knee(range(1, 16), curve(X, range(1, 16))) == k
+
+
+@pytest.mark.parametrize("d", [1, 2, 8])
+@pytest.mark.parametrize("draw", ["normal", "uniform", "exponential"])
+def test_rows_without_clusters_have_no_knee(draw, d):
+    X = getattr(np.random.default_rng(0), draw)(size=(500, d))
+    assert metrics.knee(range(1, 16), curve(X, range(1, 16))) is None
+
+
+def test_knee_of_few_or_odd_points():
+    assert metrics.knee([], []) is metrics.knee([3], [1.0]) is metrics.knee([3, 4], [1.0, 0.5]) is None
+    assert metrics.knee([1, 2, 3, 4], [0, 0, 0, 0]) is None
+    assert metrics.knee([1, 2, 3, 4], [10, 5, 0, 0]) == 3  # as many as there are distinct rows
+    assert metrics.knee([1, 2, 4, 8], [1e300, 1e299, 9e298, 8e298]) == 2
+    for k, energy in [
+        ([2, 1], [1, 2]),
+        ([1, 2], [1]),
+        ([1, 2], [1, np.nan]),
+        ([1, 2], [1, -1]),
+        ([0, 1], [1, 1]),
+        ([[1]], [[1]]),
+    ]:
+        with pytest.raises(ValueError, match="must be"):
+            metrics.knee(k, energy)

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = [
     "BinaryKMeans",
+    "Checkpoint",
     "CompressedKMeans",
     "ExactSpectral",
     "GradientKMeans",
     "KMeans",
     "LandmarkSpectral",
+    "MemoryLimit",
     "MiniBatchKMeans",
     "MiniBatchSpectral",
     "NestedKMeans",
@@ -17,10 +19,14 @@ __all__ = [
     "OnlineKMeans",
     "PowerSpectral",
     "SphericalMixture",
+    "Standardized",
     "VarianceReducedKMeans",
     "binary",
     "cluster",
+    "load",
     "metrics",
+    "open_rows",
+    "save",
     "spectral",
 ]
 
@@ -30,7 +36,13 @@ if TYPE_CHECKING:
     from . import spectral as spectral
     from .binary.binary_kmeans import BinaryKMeans as BinaryKMeans
     from .binary.compressed import CompressedKMeans as CompressedKMeans
+    from .core.memory import MemoryLimit as MemoryLimit
+    from .core.standardized import Standardized as Standardized
     from .front import cluster as cluster
+    from .io.checkpoint import Checkpoint as Checkpoint
+    from .io.files import open_rows as open_rows
+    from .io.models import load as load
+    from .io.models import save as save
     from .kmeans.exact import KMeans as KMeans
     from .kmeans.gradient import GradientKMeans as GradientKMeans
     from .kmeans.minibatch import MiniBatchKMeans as MiniBatchKMeans
@@ -46,11 +58,13 @@ if TYPE_CHECKING:
 
 _HOMES = {  # imported on first use: scikit-learn and Numba take half a second
     "BinaryKMeans": "shoal.binary.binary_kmeans",
+    "Checkpoint": "shoal.io.checkpoint",
     "CompressedKMeans": "shoal.binary.compressed",
     "ExactSpectral": "shoal.spectral.exact",
     "GradientKMeans": "shoal.kmeans.gradient",
     "KMeans": "shoal.kmeans.exact",
     "LandmarkSpectral": "shoal.spectral.landmarks",
+    "MemoryLimit": "shoal.core.memory",
     "MiniBatchKMeans": "shoal.kmeans.minibatch",
     "MiniBatchSpectral": "shoal.spectral.minibatch",
     "NestedKMeans": "shoal.kmeans.nested",
@@ -58,8 +72,12 @@ _HOMES = {  # imported on first use: scikit-learn and Numba take half a second
     "OnlineKMeans": "shoal.kmeans.online",
     "PowerSpectral": "shoal.spectral.power",
     "SphericalMixture": "shoal.kmeans.mixture",
+    "Standardized": "shoal.core.standardized",
     "VarianceReducedKMeans": "shoal.kmeans.variance_reduced",
     "cluster": "shoal.front",
+    "load": "shoal.io.models",
+    "open_rows": "shoal.io.files",
+    "save": "shoal.io.models",
 }
 
 

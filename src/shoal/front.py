@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from sklearn.utils._param_validation import validate_parameter_constraints
 
+from .core.memory import MemoryLimit
 from .core.parameters import Count
 from .kmeans.nested import NestedKMeans
 
@@ -23,6 +25,7 @@ def cluster(
     sample_weight: Any = None,
     random_state: Any = None,
     n_threads: int | None = None,
+    memory_limit: Any = None,
 ) -> NestedKMeans:
     """Cluster the rows of X into k clusters, as well as asked or as well as time allows.
 
@@ -38,6 +41,8 @@ def cluster(
         Stop when going on to full convergence is thought to lower the energy by less than this share; 0 to converge.
     init, metric, sample_weight, random_state, n_threads
         As for `KMeans` and its fit.
+    memory_limit : int, str or None, default=None
+        What the process may take, as "512MB", for rows that come from a file (see `MemoryLimit`).
 
     Returns
     -------
@@ -56,5 +61,6 @@ def cluster(
     validate_parameter_constraints(CHECKS, {"k": k, "quality": quality}, caller_name="cluster")
     options = {"metric": metric, "random_state": random_state, "n_threads": n_threads}
     model = NestedKMeans(k, init=init, quality=quality, time_budget=time_budget, **options)
-    model.fit(X, sample_weight=sample_weight)
+    with contextlib.nullcontext() if memory_limit is None else MemoryLimit(memory_limit):
+        model.fit(X, sample_weight=sample_weight)
     return model

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core import partition
 from ..core.checks import check_rows
-from ..core.driver import Limits, Outcome, drive
+from ..core.driver import Journal, Limits, Outcome
 from ..core.estimator import tell_user
 from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments, measure
@@ -49,6 +49,14 @@ from .sketch import cluster, hyperplanes, sketch
 LEAST, PER_CENTER = 5000, 10  # rows of the subset, at least
 FEW = 100  # clusters for which three starts on the sketch take next to no time
 SAMPLE, DIRECTIONS, CENTERS, HYPERPLANES, BATCHES = range(5)  # streams of random numbers
+
+
+class Learned(NamedTuple):
+    """A code, the codes of the clusters that it was learned from, and how that went."""
+
+    code: LinearCode
+    centers: Array  # (k, n_bits) bool
+    outcome: Outcome  # without its state
 
 
 class CompressedKMeans(CenterMover):
@@ -178,15 +186,18 @@ class CompressedKMeans(CenterMover):
             raise ValueError(f"cluster_centers_ has shape {shape}, but codes have {codes.n_bits} bits: they must agree.")
         return codes
 
-    def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, seed: int) -> None:
+    def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, journal: Journal) -> None:
         tries = super()._starts(given)
         if tries == 1 and given is None and self.n_init == "auto" and self.learn not in (False, "paper"):
             tries = 3 if self.n_clusters <= FEW else 1
+        seed = journal.seed
         told = [self._told(rows, given, X, seed, start) for start in range(tries)]
         self.history_, self.stop_reason_ = [], ""
         if self.learn:
             learn = self._learn_by_the_letter if self.learn == "paper" else self._learn_from_a_sketch
-            self.code_, C = learn(rows, told, limits, seed)
+            self.code_, C, found = journal.once("the code", lambda: learn(rows, told, limits, journal))
+            self.history_ = found.history
+            self.stop_reason_ = found.reason if found.reason in ("callback", "time_budget") else ""
             starts: Array | None = C[None]
         else:
             self.code_ = random_code(rows, self.n_bits, generator(seed, DIRECTIONS))
@@ -195,9 +206,13 @@ class CompressedKMeans(CenterMover):
             limits = limits._replace(max_iter=1)
         weights = rows.weights if rows.has_weights else None
         with Rows(self.code_.encode_rows(rows), weights, Frame.of("hamming"), self.n_threads) as codes:
-            super()._fit_rows(codes, starts, X, limits, seed)
+            super()._fit_rows(codes, starts, X, limits, journal)
         if self.refine:
             self._refine(rows)
+
+    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
+        learned = min(n, max(LEAST, PER_CENTER * self.n_clusters, self.beta * n)) * d * 2.0 * wide
+        return {**super()._memory(n, d, wide), "codes": n * self.n_bits / 8, "rows to learn from": learned}
 
     def _given(self, rows: Rows, C: Array) -> Array:
         if not rows.frame.unit:
@@ -233,36 +248,37 @@ class CompressedKMeans(CenterMover):
 
         return [place(start, C) for start, C in enumerate(told)]
 
-    def _learn_from_a_sketch(self, rows: Rows, told: list[Array | None], limits: Limits, seed: int) -> tuple[LinearCode, Array]:
-        """A code, and the codes of the clusters that it was learned from."""
+    def _learn_from_a_sketch(self, rows: Rows, told: list[Array | None], limits: Limits, journal: Journal) -> Learned:
+        seed = journal.seed
         short = sketch(self._subset(rows, seed), generator(seed, DIRECTIONS))
         places = self._places(told, short.place, FLOAT_SEEDINGS, seed)
-        labels = cluster(short, self.n_clusters, places, limits, rows.n_threads)
+        find = partial(cluster, short, self.n_clusters, places, limits, rows.n_threads)
+        labels = journal.once("clusters of the sketch", find)
         W = hyperplanes(short, labels, self.n_clusters, self.n_bits, generator(seed, HYPERPLANES))
         C = np.ones((self.n_clusters, self.n_bits), W.dtype)
         clusters = partial(learning.majority, weights=short.rows.weights)
-        found = self._learn(short.rows, State(W, C, labels), clusters, limits, seed, 0)
-        self._take_down(found)
-        return short.code(found.state.W), found.state.C > 0
+        found = self._learn(short.rows, State(W, C, labels), clusters, limits, journal, 0)
+        return Learned(short.code(found.state.W), found.state.C > 0, found._replace(state=None))
 
-    def _learn_by_the_letter(self, rows: Rows, told: list[Array | None], limits: Limits, seed: int) -> tuple[LinearCode, Array]:
+    def _learn_by_the_letter(self, rows: Rows, told: list[Array | None], limits: Limits, journal: Journal) -> Learned:
+        seed = journal.seed
         subset = self._subset(rows, seed)
         lesson = subset.centered(rows.dtype, scaled=False)
         W = generator(seed, DIRECTIONS).standard_normal((rows.d, self.n_bits)).astype(rows.dtype)
         clusters = partial(letter.clusters, weights=lesson.weights, alpha=self.alpha, n_threads=rows.n_threads)
         best: Any = None
         for start, place in enumerate(self._places(told, lambda C: (C - subset.mean) @ W > 0, SEEDINGS, seed)):
-            found = self._learn(lesson, letter.begin(lesson, W, place, rows.n_threads), clusters, limits, seed, start)
+            found = self._learn(lesson, letter.begin(lesson, W, place, rows.n_threads), clusters, limits, journal, start)
             if best is None or found.info.loss < best.info.loss:
                 best = found
             if found.reason in ("callback", "time_budget"):
                 best = best._replace(reason=found.reason)
                 break
-        self._take_down(best)
-        return LinearCode(subset.mean, best.state.W.astype(np.float32)), best.state.C > 0
+        code = LinearCode(subset.mean, best.state.W.astype(np.float32))
+        return Learned(code, best.state.C > 0, best._replace(state=None))
 
     def _learn(
-        self, lesson: Centered, state: State, clusters: learning.Clusters, limits: Limits, seed: int, start: int
+        self, lesson: Centered, state: State, clusters: learning.Clusters, limits: Limits, journal: Journal, start: int
     ) -> Outcome:
         """Round by round."""
         rule = Rule(self.alpha, self.nu, self.learning_rate)
@@ -271,7 +287,7 @@ class CompressedKMeans(CenterMover):
         advance = learning.step if letter else learning.careful_step
 
         def step(state: State) -> tuple[State, learning.Info]:
-            some = batches(m, generator(seed, BATCHES, start, state.rounds))
+            some = batches(m, generator(journal.seed, BATCHES, start, state.rounds))
             state, info = advance(lesson, state, rule, clusters, some)
             if not np.isfinite(state.W).all():
                 raise ValueError(
@@ -283,12 +299,9 @@ class CompressedKMeans(CenterMover):
             record["start"] = start
             return tell_user(self, record)
 
-        begun = learning.begin(lesson, state, clusters)
-        return drive(step, begun, lambda state, _: learning.done(state, epoch), limits, [tell])
-
-    def _take_down(self, found: Outcome) -> None:
-        self.history_ = found.history
-        self.stop_reason_ = found.reason if found.reason in ("callback", "time_budget") else ""
+        begin = partial(learning.begin, lesson, state, clusters)
+        page, done = f"lessons of start {start}", lambda state, _: learning.done(state, epoch)
+        return journal.drive(page, step, begin, done, limits, [tell])
 
     def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
         rounds, cut = self.history_, self.stop_reason_

@@ -80,9 +80,10 @@ class Sample(NamedTuple):
 
 def draw(rows: Rows, size: int, rng: np.random.Generator) -> Sample:
     """So many of the rows that have a weight, or all."""
-    ids = np.flatnonzero(rows.weights > 0) if rows.has_weights else np.arange(len(rows))
-    if len(ids) > size:
-        ids = np.sort(ids[rng.choice(len(ids), size, replace=False, shuffle=False)])
+    heavy = np.flatnonzero(rows.weights > 0) if rows.has_weights else None
+    n = len(rows) if heavy is None else len(heavy)
+    ids = np.sort(rng.choice(n, size, replace=False, shuffle=False)) if n > size else np.arange(n)
+    ids = ids if heavy is None else heavy[ids]
     raw, unit = rows.source.take(ids), rows.frame.unit
     try:
         check_values(0, raw, unit)

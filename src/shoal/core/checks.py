@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
-from .sources import Source, find_source, find_table
+from .sources import FileSource, Source, find_source, find_table
 from .types import Array, is_sparse
 
 
@@ -28,11 +29,24 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
         shape = tuple(X.shape)
         raise ValueError(f"X is empty: Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
     if estimator is not None:
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        _check_features(estimator, X, reset)
     source = find_source(X)
     if source.dtype.kind not in "biuf":
         raise ValueError(f"X holds values of type {source.dtype}: give real numbers, one column a feature.")
     return source
+
+
+def _check_features(estimator: Any, X: Any, reset: bool) -> None:
+    """As scikit-learn does; but it does not know the names of a file's columns."""
+    names = X.feature_names if isinstance(X, FileSource) else None
+    if names is None or reset or not hasattr(estimator, "feature_names_in_"):
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        if names is not None and reset:
+            estimator.feature_names_in_ = np.array(names, object)
+    elif names != list(estimator.feature_names_in_):
+        pairs = zip_longest(names, estimator.feature_names_in_)
+        place, (here, there) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
+        raise ValueError(f"Column {place} of X is {here!r} and was {there!r} in the fit: the feature names should match.")
 
 
 def floats(values: Any, name: str) -> Array:
@@ -50,7 +64,7 @@ def _plain(X: Any) -> bool:
     """Two-dimensional and of real numbers: nothing that scikit-learn's check would have to mend or refuse."""
     if isinstance(X, np.ndarray) or is_sparse(X):
         return X.ndim == 2 and X.dtype.kind in "biuf"
-    return find_table(X) is not None  # its columns are looked at by the source
+    return isinstance(X, FileSource) or find_table(X) is not None  # its columns are looked at by the source
 
 
 HEAVIEST = 1e250  # of all rows together: times a squared distance, still a float64

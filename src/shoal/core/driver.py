@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from .sources import Source, some_rows
 
 State = TypeVar("State")
 
@@ -31,29 +36,150 @@ class Outcome(NamedTuple):
     info: Any  # what the last step learned
 
 
+class Progress(NamedTuple):
+    """How far a fit has come: all that is needed to go on, but for the rows."""
+
+    seed: int
+    pages: dict[str, Any]  # what its stages have found so far, by their names
+
+
+class Keeper(Protocol):
+    """Keeps the progress of a fit where it outlives the process (see `io.checkpoint`)."""
+
+    def resume(self, about: dict[str, Any]) -> Progress | None:
+        """What was kept of a fit like this, if anything was."""
+
+    def offer(self, progress: Progress) -> None:
+        """Keep this, if it is time to. Its arrays change with the next step."""
+
+    def refuse(self, name: str) -> None:
+        """What was kept is of another fit: this was not the same."""
+
+
+KEEPER: ContextVar[Keeper | None] = ContextVar("keeper", default=None)  # of the fit that is about to begin
+
+
+class Journal:
+    """What the stages of a fit have found, a page each: it goes to the keeper, and a fit that goes on begins with it."""
+
+    def __init__(self, keeper: Keeper | None, begun: Progress) -> None:
+        self.keeper = keeper
+        self.seed, self.pages = begun
+
+    def keep(self, page: str, found: Any) -> None:
+        if self.keeper is not None:
+            self.pages[page] = found
+            self.keeper.offer(Progress(self.seed, self.pages))
+
+    def agree(self, name: str, value: Any) -> None:
+        """One more thing that a kept fit must be alike in, which was not known when this one began."""
+        if self.keeper is not None and self.pages.setdefault(name, value) != value:
+            self.keeper.refuse(name)
+
+    def drive(
+        self,
+        page: str,
+        step: Callable[[State], tuple[State, Any]],
+        begin: Callable[[], State],
+        done: Callable[[State, Any], bool],
+        limits: Limits,
+        watchers: Iterable[Watcher],
+    ) -> Outcome:
+        """`drive`, kept: a stage that was under way goes on, and one that was over is."""
+        before: Outcome | None = self.pages.get(page)
+        if before is not None and before.reason:
+            return before
+        state = begin() if before is None else before.state
+        outcome = drive(step, state, done, limits, watchers, partial(self.keep, page), before)
+        self.keep(page, outcome)
+        return outcome
+
+    def once(self, page: str, find: Callable[[], Any]) -> Any:
+        """What the page says; if nothing, what `find` finds. A fit that it calls has a page of its own until then."""
+        if page in self.pages:
+            return self.pages[page]
+        draft = f"{page}, so far"
+        token = KEEPER.set(None if self.keeper is None else Draft(self, draft))
+        try:
+            found = find()
+        finally:
+            KEEPER.reset(token)
+        self.pages.pop(draft, None)
+        self.keep(page, found)
+        return found
+
+
+class Draft(NamedTuple):
+    """A keeper for a fit within a fit: what the outer one is about, the inner one is, too."""
+
+    journal: Journal
+    page: str
+
+    def resume(self, about: dict[str, Any]) -> Progress | None:
+        return self.journal.pages.get(self.page)
+
+    def offer(self, progress: Progress) -> None:
+        self.journal.keep(self.page, progress)
+
+    def refuse(self, name: str) -> None:
+        if self.journal.keeper is not None:
+            self.journal.keeper.refuse(name)
+
+
+@contextlib.contextmanager
+def journal(model: Any, source: Source, weights: Any, seed: int) -> Iterator[Journal]:
+    """The journal of a fit that begins here. Others that it calls, or that a callback of the user's does, are not kept."""
+    keeper = KEEPER.get()
+    kept = None if keeper is None else keeper.resume(_about(model, source, weights))
+    token = KEEPER.set(None)
+    try:
+        yield Journal(keeper, Progress(seed, {}) if kept is None else kept)
+    finally:
+        KEEPER.reset(token)
+
+
+def _about(model: Any, source: Source, weights: Any) -> dict[str, Any]:
+    """What a kept fit must be alike in for this one to go on with it."""
+    return {
+        "estimator": type(model).__name__,
+        "the shape of X": source.shape,
+        "the type of X": str(source.dtype),
+        "the content of X": some_rows(source),
+        "sample_weight": weights,
+        **model.get_params(deep=False),
+    }
+
+
 def drive(
     step: Callable[[State], tuple[State, Any]],
     state: State,
     done: Callable[[State, Any], bool],
     limits: Limits,
     watchers: Iterable[Watcher] = (),
+    keep: Callable[[Outcome], None] | None = None,
+    before: Outcome | None = None,
 ) -> Outcome:
-    """Step, once at least, until `done(state, info)`, a limit or a watcher that returns true. Each step leaves a record."""
-    started = time.perf_counter()
-    history: list[dict[str, Any]] = []
-    info: Any = None
+    """Step, once at least, until `done(state, info)`, a limit or a watcher that returns true. Each step leaves a record.
+
+    After each step that is not the last, `keep` is told how far it has come; `before` is where to go on from.
+    """
+    history: list[dict[str, Any]] = [] if before is None else list(before.history)
+    info: Any = None if before is None else before.info
+    started = time.perf_counter() - (history[-1].get("seconds", 0.0) if history else 0.0)
     last = 0.0
     while len(history) < limits.max_iter:
         if history and limits.spent(last, getattr(info, "batch", 0)):
             return Outcome(state, history, "time_budget", info)
-        before = time.perf_counter()
+        begun = time.perf_counter()
         state, info = step(state)
         now = time.perf_counter()
-        last = now - before
+        last = now - begun
         history.append({"step": len(history) + 1, "seconds": now - started, **info._asdict()})
         asked = [watch(history[-1]) for watch in watchers]  # all of them are told
         if any(asked):
             return Outcome(state, history, "callback", info)
         if done(state, info):
             return Outcome(state, history, "converged", info)
+        if keep is not None:
+            keep(Outcome(state, history, "", info))
     return Outcome(state, history, "max_iter", info)

@@ -14,8 +14,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import partition
 from .checks import check_centers, check_weights
-from .driver import Limits, Outcome, drive
+from .driver import Journal, Limits, Outcome, drive, journal
 from .estimator import NEAR, CentersEstimator, Hooks, all_or_nothing, seed_of, tell_user, warn, with_callbacks
+from .memory import planned
 from .moments import Moments, measure
 from .parameters import ATTRIBUTES, PARAMETERS, Count, share_docs
 from .partition import Assign, Partition
@@ -33,6 +34,15 @@ class Method(NamedTuple):
     step: Callable[[Any], tuple[Any, Any]]  # state -> state, info
     done: Callable[[Any, Any], bool]  # state, info -> has it converged?
     assign: Assign  # how to label all rows in the end
+
+
+class Trials(NamedTuple):
+    """How far a fit has come: all that is needed to go on, but for the rows."""
+
+    start: int  # the one under way
+    run: Outcome | None  # of it, so far
+    best: Outcome | None = None  # of the starts before
+    least: float = np.inf  # what that one costs
 
 
 class CenterMover(CentersEstimator, ABC):
@@ -96,12 +106,17 @@ class CenterMover(CentersEstimator, ABC):
         deadline = None if self.time_budget is None else started + self.time_budget
         with all_or_nothing(self):
             rows, given = self._first_look(X, sample_weight)
-            with rows:
-                self._fit_rows(rows, given, X, Limits(self.max_iter, deadline, len(rows)), seed_of(self.random_state))
+            weights = rows.weights if rows.has_weights else None
+            with planned(self, rows), rows, journal(self, rows.source, weights, seed_of(self.random_state)) as kept:
+                self._fit_rows(rows, given, X, Limits(self.max_iter, deadline, len(rows)), kept)
                 found = int(np.count_nonzero(partition.sizes(self.labels_, self.n_clusters, rows.weights)))
                 if found < self.n_clusters:
                     warn(self._why_few(found, rows), ConvergenceWarning)
         return self
+
+    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
+        """Bytes that a fit to n rows of d numbers, of so many bytes each, holds for all of them."""
+        return {"labels": 8.0 * n}
 
     def _first_look(self, X: Any, sample_weight: Any) -> tuple[Rows, Array | None]:
         """Checked rows, before their values are looked at, and the centres that `init` gives."""
@@ -115,20 +130,28 @@ class CenterMover(CentersEstimator, ABC):
             given = check_centers(self.init, self.n_clusters, d)
         return Rows(source, weights, Frame.of(self.metric), self.n_threads), given
 
-    def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, seed: int) -> None:
+    def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, journal: Journal) -> None:
         """The fit to opened rows, from where `init` says if it gives centres."""
         moments = measure(rows)
-        rows.frame = moments.frame
+        journal.agree("the variance of X", moments.variance)
+        rows.frame, seed = moments.frame, journal.seed
         method = self._method(rows, moments, seed)
         hooks = Hooks(self, X, lambda state: {"cluster_centers_": self._public(rows, state), "_frame": rows.frame})
-        best: Outcome | None = None
-        least, cut = np.inf, ""
-        for attempt in range(self._starts(given)):
+        first, run, best, least = journal.pages.get("starts", Trials(0, None))
+        cut = ""
+
+        def keep(now: Outcome) -> None:
+            journal.keep("starts", Trials(attempt, now._replace(state=partition.lean(now.state)), best, least))
+
+        for attempt in range(first, self._starts(given)):
             if best is not None and limits.spent(0):
                 cut = "time_budget"
                 break
-            start = method.begin(self._start(rows, given, X, seed, attempt), attempt)
-            outcome = self._run(rows, start, method, limits, hooks, attempt)
+            if run is None:
+                begun = method.begin(self._start(rows, given, X, seed, attempt), attempt)
+                run = Outcome(begun, [], "", None)
+            outcome = self._run(rows, run, method, limits, hooks, attempt, keep)
+            run = None
             outcome, loss = self._settle(rows, outcome, method)
             if best is None or loss < least:
                 best, least = outcome, loss
@@ -175,7 +198,16 @@ class CenterMover(CentersEstimator, ABC):
             )
         return X  # type: ignore[no-any-return]
 
-    def _run(self, rows: Rows, state: Any, method: Method, limits: Limits, hooks: Hooks, start: int) -> Outcome:
+    def _run(
+        self,
+        rows: Rows,
+        run: Outcome,
+        method: Method,
+        limits: Limits,
+        hooks: Hooks,
+        start: int,
+        keep: Callable[[Outcome], None],
+    ) -> Outcome:
         """One start, step by step."""
 
         def step(before: Any) -> tuple[Any, Any]:
@@ -192,8 +224,8 @@ class CenterMover(CentersEstimator, ABC):
             asked = tell_user(self, record)
             return hooks.end(latest[0]) or asked
 
-        latest: list[Any] = [state]
-        return drive(step, state, method.done, limits, [tell])
+        latest: list[Any] = [run.state]
+        return drive(step, run.state, method.done, limits, [tell], keep, run)
 
     def _settle(self, rows: Rows, outcome: Outcome, method: Method) -> tuple[Outcome, float]:
         """Label the rows by the centres as they will be published, and leave no cluster empty that could have a row.
@@ -201,6 +233,7 @@ class CenterMover(CentersEstimator, ABC):
         Returns their energy too, by distances, in the rows' frame: what starts are compared by.
         """
         state, labelled_by, assign = getattr(outcome.state, "partition", outcome.state), None, method.assign
+        energy: float | None = None
         if not isinstance(state, Partition) or len(state.labels) < len(rows):
             state = partition.begin(rows, state.centers)
         elif outcome.info.reassigned == outcome.info.shift == 0:
@@ -210,7 +243,7 @@ class CenterMover(CentersEstimator, ABC):
             state, _ = partition.advance(rows, state._replace(moved=len(rows)), partition.keep_labels)
         state = self._as_published(rows, state)
         if labelled_by is None or not np.array_equal(state.centers, labelled_by):
-            state = partition.label(rows, state, assign)
+            state, energy = partition.label_and_cost(rows, state, assign)
             for _ in range(10):
                 empty = partition.sizes(state.labels, self.n_clusters, rows.weights) == 0
                 if not empty.any():
@@ -219,8 +252,8 @@ class CenterMover(CentersEstimator, ABC):
                 if info.reassigned == 0:
                     break
                 again = again._replace(centers=np.where(empty[:, None], again.centers, state.centers))  # the others stay
-                state = partition.label(rows, self._as_published(rows, again), assign)
-        energy = partition.energy(rows, state)
+                state, energy = partition.label_and_cost(rows, self._as_published(rows, again), assign)
+        energy = partition.energy(rows, state) if energy is None else energy
         return outcome._replace(state=state._replace(bounds=None)), energy  # bounds would leave no room for another start's
 
     def _public(self, rows: Rows, state: Any) -> Array:

@@ -93,18 +93,19 @@ def column_means(rows: Rows) -> Array:
     return means
 
 
-def measure(rows: Rows) -> Moments:
-    """One pass over the rows (two where their scale is extreme). Bits lie where they lie."""
-    if rows.frame.bits:
-        return Moments(0.0, rows.frame)
+class _Seen(NamedTuple):
+    """Moments of (x - origin) 2^exponent."""
+
+    origin: Array
+    exponent: int
+    total: _Share
+
+
+def _look(rows: Rows) -> _Seen:
+    """One pass over the rows; two where their scale is extreme, or where the first of them lies far from all others."""
     start = int(np.argmax(rows.weights > 0))
     first = rows.source.read(start, start + 1)
     check_values(start, first, rows.frame.unit)
-    if rows.frame.unit:
-        total = _sum_moments(rows, np.zeros(rows.d), 1.0)
-        mass = float(rows.weights.sum())
-        mean = total.sums / mass
-        return Moments(float(np.maximum(total.squares / mass - mean**2, 0).mean()), rows.frame)
     origin = np.zeros(rows.d) if rows.is_sparse else np.asarray(first, np.float64)[0]
     exponent, total = 0, _sum_moments(rows, origin, 1.0)
     width = float(total.largest.max())
@@ -117,7 +118,34 @@ def measure(rows: Rows) -> Moments:
     if not rows.is_sparse and (total.squares < (1 + FEW_DIGITS) * rows.weights.sum() * mean**2).any():
         origin = origin + times_power(mean, -exponent)  # the first row was an outlier: seen from there, spreads cancel
         total = _sum_moments(rows, origin, 2.0**exponent)
-    return _choose_frame(rows, origin, exponent, total)
+    return _Seen(origin, exponent, total)
+
+
+def column_scales(rows: Rows) -> Array:
+    """(2, d): mean and standard deviation of each column; 1 for the latter where all rows are the same."""
+    origin, exponent, total = _look(rows)
+    mean = total.sums / rows.weights.sum()
+    deviation = np.sqrt(np.maximum(total.squares / rows.weights.sum() - mean**2, 0))
+    lost = (deviation < 2.0**-500) & (total.largest > 0) & (total.largest < 2.0**-500)
+    if lost.any():
+        raise ValueError(
+            f"Column {int(np.argmax(lost))} of X spreads so much less than others that float64 can't hold its variance: "
+            "multiply it by a power of ten first."
+        )
+    deviation = times_power(deviation, -exponent)
+    return np.stack([origin + times_power(mean, -exponent), np.where(deviation > 0, deviation, 1.0)])
+
+
+def measure(rows: Rows) -> Moments:
+    """One pass over the rows (two where their scale is extreme). Bits lie where they lie."""
+    if rows.frame.bits:
+        return Moments(0.0, rows.frame)
+    if rows.frame.unit:
+        total = _sum_moments(rows, np.zeros(rows.d), 1.0)
+        mass = float(rows.weights.sum())
+        mean = total.sums / mass
+        return Moments(float(np.maximum(total.squares / mass - mean**2, 0).mean()), rows.frame)
+    return _choose_frame(rows, *_look(rows))
 
 
 def _choose_frame(rows: Rows, origin: Array, exponent: int, total: _Share) -> Moments:

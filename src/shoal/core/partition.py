@@ -14,6 +14,7 @@ import numpy as np
 from ..kernels.means import move_to_means
 from .blocks import Block, Centers, Moves
 from .rows import Frame, Rows
+from .sources import FileSource
 from .types import Array
 
 LOST = 1e-6  # a mass this small beside what it was must be added up anew
@@ -44,6 +45,13 @@ class Partition(NamedTuple):
     costs: Array  # (k) float64: what the clusters cost before the centres last moved
     moves2: Array  # (k) float64: squared lengths of these moves
     bounds: Any = None  # what a method remembers about the rows, as a NamedTuple of arrays
+
+
+def lean(state: Any) -> Any:
+    """The state of a method without its bounds: these only save work, and are found again."""
+    if isinstance(state, Partition):
+        return state._replace(bounds=None)
+    return state._replace(partition=lean(state.partition)) if hasattr(state, "partition") else state
 
 
 class Found(NamedTuple):
@@ -92,6 +100,14 @@ def sizes(labels: Array, k: int, weights: Array | None = None) -> Array:
     return total
 
 
+def masses_of(labels: Array, weights: Array, k: int) -> Array:
+    """What the rows of each cluster weigh."""
+    total = np.zeros(k)
+    for a in range(0, len(labels), 1 << 20):
+        total += np.bincount(labels[a : a + (1 << 20)], weights[a : a + (1 << 20)], k)
+    return total
+
+
 def keep_block(block: Block, labels: Array, weights: Array, k: int) -> Found:
     """One block's share of the sums, from nothing."""
     return Found(block.moves(weights, labels, labels, k, True), 0, 0)
@@ -117,6 +133,19 @@ def label(rows: Rows, state: Partition, assign: Assign) -> Partition:
     for _ in shares:
         pass
     return state._replace(bounds=bounds)
+
+
+def label_and_cost(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, float | None]:
+    """The same; and what the rows cost, if they come from a file, which is read once for both."""
+    if not isinstance(rows.source, FileSource):
+        return label(rows, state, assign), None
+    shares = rows.shares(_cost_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels))
+    return state._replace(bounds=None), sum(shares)
+
+
+def _cost_block(block: Block, weights: Array, labels: Array, centers: Centers) -> float:
+    labels[:] = block.nearest(centers)
+    return energy_block(block, weights, labels, centers)
 
 
 def advance(rows: Rows, state: Partition, assign: Assign, fill: bool = True) -> tuple[Partition, Info]:

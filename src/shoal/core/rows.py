@@ -1,7 +1,7 @@
 """Rows as blocks, and the threads that work on them. Nothing else in Shoal starts a thread.
 
 Blocks are fixed by the number of columns alone and their results are handed out in row order, so an answer does not
-depend on how many threads found it.
+depend on how many threads found it. Files are read by one more thread, ahead of those that compute.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from threadpoolctl import ThreadpoolController
 from ..kernels.sparse import squared_norms
 from .bits import BitBlock, unpacked
 from .blocks import Block, Centers, DenseBlock, SparseBlock
-from .sources import PickedSource, Source, find_source
+from .sources import FileSource, PickedSource, Source, find_source
 from .types import Array
 
 Share = TypeVar("Share")
@@ -172,17 +172,20 @@ class Rows:
         self.block_rows = BLOCK_ROWS_OF_BITS if frame.bits else rows_in_a_block(self.d, self.is_sparse)
         self._open: contextlib.ExitStack | None = None
         self._pool: ThreadPoolExecutor | None = None
+        self._reader: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
         self._open = contextlib.ExitStack()
         self._open.enter_context(one_blas_thread())
         self._pool = ThreadPoolExecutor(self.n_threads, "shoal")  # no thread is started before there is work for it
         self._open.callback(self._pool.shutdown, cancel_futures=True)
+        self._reader = ThreadPoolExecutor(1, "shoal-reader")
+        self._open.callback(self._reader.shutdown, cancel_futures=True)
         return self
 
     def __exit__(self, *_: object) -> None:
         assert self._open is not None
-        stack, self._open, self._pool = self._open, None, None
+        stack, self._open, self._pool, self._reader = self._open, None, None, None
         stack.close()
 
     def __len__(self) -> int:
@@ -223,9 +226,11 @@ class Rows:
         return np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
 
     def part(self, ids: Array, k: int) -> Rows:
-        """Some of the rows as rows of their own, in fewer blocks, as these have been read. On disk they stay there."""
+        """Some of the rows as rows of their own, in fewer blocks, as these have been read. In a memory map they stay there."""
         part = self.pick(ids, k // 2)
-        if not self.source.is_map:
+        if isinstance(self.source, FileSource):
+            part.source = self.source.gather(ids)
+        elif not self.source.is_map:
             part.source = find_source(self.source.take(ids))
         return part
 
@@ -235,16 +240,19 @@ class Rows:
         They are read when they are worked on, by the same threads.
         """
         some = copy(self)
-        some.source, some.n, some.weights = PickedSource(self.source, ids), len(ids), self.weights[ids]
+        some.source, some.n, some.weights = PickedSource(self.source, ids), len(ids), self._weights_of(ids)
         work = len(ids) * k * (SPARSE_COLUMNS if self.is_sparse else self.d)
         pieces = 1 << (min(max(work // WORK, 1), PIECES).bit_length() - 1)
         some.block_rows = min(self.block_rows, max(1, -(-len(ids) // pieces)))
         return some
 
+    def _weights_of(self, ids: Array) -> Array:
+        return self.weights[ids] if self.has_weights else np.broadcast_to(1.0, len(ids))
+
     def beside(self, source: Source) -> Rows:
         """Rows of another source for the same threads, for as long as these are open."""
         other = Rows(source, n_threads=self.n_threads)
-        other._open, other._pool = self._open, self._pool
+        other._open, other._pool, other._reader = self._open, self._pool, self._reader
         return other
 
     def __copy__(self) -> Rows:
@@ -254,32 +262,41 @@ class Rows:
 
     def __getstate__(self) -> dict[str, Any]:
         """For a pickle: without threads."""
-        return {**vars(self), "_open": None, "_pool": None}
+        return {**vars(self), "_open": None, "_pool": None, "_reader": None}
 
     def raw_shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
         """fn(start, raw rows, slices of per_row..., args...) of every block, in row order."""
         if self._pool is None:
             raise RuntimeError("Rows are worked on inside `with rows:`, which ends their threads: open them first.")
 
-        def work(start: int) -> Share:
-            stop = min(start + self.block_rows, self.n)
-            mine = (np.ascontiguousarray(a[start:stop]) for a in per_row)  # a copy for constant weights alone
-            return fn(start, self.source.read(start, stop), *mine, *args)
+        def read(start: int) -> Any:
+            return self.source.read(start, min(start + self.block_rows, self.n))
+
+        def work(start: int, ahead: Future[Any] | None = None) -> Share:
+            raw = read(start) if ahead is None else ahead.result()
+            here = slice(start, min(start + self.block_rows, self.n))
+            mine = (np.ascontiguousarray(a[here]) for a in per_row)  # a copy for constant weights alone
+            return fn(start, raw, *mine, *args)
 
         starts = range(0, self.n, self.block_rows)
-        if self.n_threads == 1 or len(starts) < 2:
+        reader = self._reader if self.source.reads_ahead else None
+        if len(starts) < 2 or (self.n_threads == 1 and reader is None):
             yield from map(work, starts)
             return
-        pool, waiting = self._pool, deque[Future[Share]]()
+        pool, waiting, reads = self._pool, deque[Future[Share]](), deque[Future[Any]]()
         try:
             for start in starts:
-                waiting.append(pool.submit(work, start))
+                if reader is not None:
+                    reads.append(reader.submit(read, start))
+                waiting.append(pool.submit(work, start, reads[-1] if reads else None))
                 if len(waiting) > self.n_threads + 1:
                     yield waiting.popleft().result()
+                    if reads:
+                        reads.popleft()
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            for future in waiting:
+            for future in (*waiting, *reads):  # the work first: it waits for what is read
                 future.cancel()
 
     def shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:

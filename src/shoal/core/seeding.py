@@ -32,6 +32,7 @@ SWAPS, MANY = 200, 256  # swaps to try at most, or two a centre; of more centres
 SKETCH = 256  # columns of a sketch
 KEYS = 1 << 32  # the stream that rows are sorted by: the start of no seed
 SAMPLE_LEAST = 20_000
+TOGETHER = 1 << 20  # rows that are drawn from at a time
 SAMPLE_WORK = 1 << 24  # rows x columns x centres up to which a sample may be larger
 
 
@@ -77,18 +78,32 @@ def sample_size(d: int, k: int) -> int:
 
 def _sample(rows: Rows, k: int, rng: np.random.Generator) -> Sample:
     """All rows that have a weight; of many, a priority sample: heavy ones surely, light ones with a share of the rest."""
-    ids = np.flatnonzero(rows.weights > 0)
     size = sample_size(rows.d, k)
-    weights = rows.weights[ids]
-    if len(ids) > size:
-        priority = weights / (1 - rng.random(len(ids)))
-        order = np.argpartition(-priority, size)
-        chosen = np.sort(order[:size])
-        ids, weights = ids[chosen], np.maximum(weights[chosen], priority[order[size]])
+    if (np.count_nonzero(rows.weights > 0) if rows.has_weights else len(rows)) > size:
+        ids, weights = _priority_sample(rows, size, rng)
+    else:
+        ids = np.flatnonzero(rows.weights > 0)
+        weights = rows.weights[ids]
     X = _sketch(rows, ids)
     keys = _key(X)
     order = np.argsort(keys, kind="stable")
     return Sample(ids[order], np.ascontiguousarray(X[order]), np.ascontiguousarray(weights[order]), keys[order])
+
+
+def _priority_sample(rows: Rows, size: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """So many rows and what each stands for. Some rows are looked at together, so that no number a row is held for all."""
+    ids, weights, priority = np.empty(0, np.int64), np.empty(0), np.empty(0)
+    for a in range(0, len(rows), TOGETHER):
+        some = a + np.flatnonzero(rows.weights[a : a + TOGETHER] > 0)
+        w = rows.weights[some]
+        ids, weights = np.concatenate([ids, some]), np.concatenate([weights, w])
+        priority = np.concatenate([priority, w / (1 - rng.random(len(w)))])
+        if len(ids) > size + 1:
+            best = np.sort(np.argpartition(-priority, size)[: size + 1])
+            ids, weights, priority = ids[best], weights[best], priority[best]
+    last = int(priority.argmin())
+    chosen = np.delete(np.arange(len(ids)), last)
+    return ids[chosen], np.maximum(weights[chosen], priority[last])
 
 
 def draw(rng: np.random.Generator, mass: Array, count: int) -> Array:

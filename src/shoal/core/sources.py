@@ -7,6 +7,7 @@ user brings data of its kind.
 from __future__ import annotations
 
 import mmap
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
 from functools import partial
@@ -18,6 +19,7 @@ from scipy import sparse
 from .types import Array
 
 LARGE = 1 << 28  # bytes of a memory map whose pages are given back as soon as they have been read
+SAMPLE, SAMPLE_NUMBERS = (16, 1024), 1 << 18  # rows that stand for all, and about how many numbers they hold
 FEW = 1024  # rows to take from such a map before its pages are given back
 
 
@@ -27,13 +29,52 @@ class Source(Protocol):
     shape: tuple[int, int]
     dtype: np.dtype
     is_map: bool  # do the rows lie on disk, not in memory
+    reads_ahead: bool  # does `read` take so long that a thread of its own should do it, ahead of the work
 
     def read(self, start: int, stop: int) -> Any: ...
 
     def take(self, rows: Array) -> Any: ...
 
 
-def _float64(values: Array) -> Array:
+class FileSource(ABC):
+    """Rows of an open file, which estimators take as they are; `io` has one for each format."""
+
+    is_map = True
+    reads_ahead = True
+    shape: tuple[int, int]
+    dtype: np.dtype
+    feature_names: list[str] | None = None  # of the columns, where the file has names for them
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> Any: ...
+
+    @abstractmethod
+    def take(self, rows: Array) -> Any: ...
+
+    @abstractmethod
+    def gather(self, rows: Array) -> Source:
+        """Some rows, read once, as a source that has them at hand."""
+
+    def fingerprint(self) -> str | None:
+        """What the file is known again by, where rows here and there can't be had for little."""
+        return None
+
+    def read_often(self) -> None:  # noqa: B027 - most have nothing to do
+        """There will be more than one pass."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+def some_rows(source: Source) -> Any:
+    """Rows from the first to the last, which tell whether a source still holds what it held; or what its file tells."""
+    told = source.fingerprint() if isinstance(source, FileSource) else None
+    n, d = source.shape
+    count = min(n, max(SAMPLE[0], min(SAMPLE[1], SAMPLE_NUMBERS // d)))
+    return source.take(np.linspace(0, n - 1, count).astype(np.int64)) if told is None else told
+
+
+def at_most_float64(values: Array) -> Array:
     """Long doubles as float64. What is too large becomes infinite, for the check of values to find."""
     if values.dtype.itemsize <= 8:
         return values
@@ -67,10 +108,12 @@ class Pages:
 class ArraySource:
     """A numpy array of any real dtype and memory layout, memory maps included."""
 
+    reads_ahead = False
+
     def __init__(self, X: Array) -> None:
         self.X = X
         self.shape = (int(X.shape[0]), int(X.shape[1]))
-        self.dtype = _float64(X[:0]).dtype
+        self.dtype = at_most_float64(X[:0]).dtype
         owner: Any = X
         while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
             owner = owner.base
@@ -82,7 +125,7 @@ class ArraySource:
         return {**vars(self), "pages": None, "is_map": False}  # pickled, a map becomes an array
 
     def read(self, start: int, stop: int) -> Array:
-        part = _float64(self.X[start:stop])
+        part = at_most_float64(self.X[start:stop])
         if self.pages is None:
             return part
         part = np.array(part)
@@ -101,8 +144,8 @@ class ArraySource:
 
     def _take(self, rows: Array) -> Array:
         if self.is_plain:  # nearly twice as fast; other layouts it would copy whole
-            return _float64(np.take(np.asarray(self.X), rows, axis=0, mode="clip"))
-        return _float64(self.X[rows])
+            return at_most_float64(np.take(np.asarray(self.X), rows, axis=0, mode="clip"))
+        return at_most_float64(self.X[rows])
 
 
 class PickedSource:
@@ -111,6 +154,7 @@ class PickedSource:
     def __init__(self, source: Source, ids: Array) -> None:
         self.source, self.ids = source, ids
         self.shape, self.dtype, self.is_map = (len(ids), source.shape[1]), source.dtype, source.is_map
+        self.reads_ahead = source.reads_ahead
 
     def read(self, start: int, stop: int) -> Any:
         return self.source.take(self.ids[start:stop])
@@ -122,7 +166,7 @@ class PickedSource:
 class SparseSource:
     """A scipy sparse matrix, kept as CSR."""
 
-    is_map = False
+    is_map = reads_ahead = False
 
     def __init__(self, X: Any) -> None:
         csr = _trusted(X).tocsr()
@@ -130,7 +174,7 @@ class SparseSource:
             csr = csr.copy()
             csr.sum_duplicates()
         data = csr.data.astype(csr.dtype.newbyteorder("="), copy=False)  # kernels read no other bytes
-        parts = (_float64(data), csr.indices, csr.indptr)
+        parts = (at_most_float64(data), csr.indices, csr.indptr)
         self.X = sparse.csr_array(parts, shape=csr.shape, copy=False)
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.dtype = self.X.dtype
@@ -148,7 +192,8 @@ class DenseSource:
     """Sparse rows, read as dense ones: for what moves their zeros."""
 
     def __init__(self, source: Source) -> None:
-        self.source, self.shape, self.dtype, self.is_map = source, source.shape, source.dtype, source.is_map
+        self.source, self.shape, self.dtype = source, source.shape, source.dtype
+        self.is_map, self.reads_ahead = source.is_map, source.reads_ahead
 
     def read(self, start: int, stop: int) -> Array:
         return np.asarray(self.source.read(start, stop).toarray())
@@ -173,19 +218,19 @@ def _trusted(X: Any) -> Any:
 class TableSource:
     """A table whose columns hold numbers; `part(rows, dtype)` gives some of its rows as an array."""
 
-    is_map = False
+    is_map = reads_ahead = False
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype, part: Callable[[Any, np.dtype], Array]) -> None:
         self.shape = shape
         self.raw_dtype = dtype
-        self.dtype = _float64(np.empty(0, dtype)).dtype
+        self.dtype = at_most_float64(np.empty(0, dtype)).dtype
         self.part = part
 
     def read(self, start: int, stop: int) -> Array:
         return self.take(slice(start, stop))
 
     def take(self, rows: Any) -> Array:
-        return _float64(np.asarray(self.part(rows, self.raw_dtype), self.raw_dtype))
+        return at_most_float64(np.asarray(self.part(rows, self.raw_dtype), self.raw_dtype))
 
 
 class Column(NamedTuple):
@@ -276,6 +321,8 @@ def find_table(X: Any) -> Callable[[Any], Source] | None:
 
 def find_source(X: Any) -> Source:
     """The source for what the user handed over."""
+    if isinstance(X, FileSource):
+        return X
     if sparse.issparse(X):
         return SparseSource(X)
     table = find_table(X)

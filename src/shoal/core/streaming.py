@@ -13,7 +13,7 @@ from .blocks import Centers
 from .estimator import all_or_nothing, near_block, seed_of, warn
 from .fitting import CenterMover
 from .moments import measure
-from .partition import energy_block
+from .partition import energy_block, masses_of
 from .rows import Rows
 from .running import Means
 from .types import Array
@@ -108,7 +108,7 @@ class StreamMover(CenterMover):
 
     def _remember(self, rows: Rows) -> None:
         C = self.cluster_centers_
-        masses, lengths = np.bincount(self.labels_, rows.weights, len(C)), np.ones(len(C))
+        masses, lengths = masses_of(self.labels_, rows.weights, len(C)), np.ones(len(C))
         if rows.frame.unit:
             sums = running.serve(rows, rows.frame.into(C, rows.dtype), self.labels_.copy()).sums
             lengths = np.linalg.norm(sums, axis=1) / np.where(masses > 0, masses, 1)

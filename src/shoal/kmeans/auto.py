@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..core import partition
+from ..core.memory import spare
 from ..core.partition import Assign, Found, Partition
 from ..core.rows import Rows
 from . import bounded, lloyd, projected
@@ -30,7 +31,7 @@ def choose_algorithm(rows: Rows, k: int) -> str:
     if rows.is_sparse or k * rows.d < WORTHWHILE:
         return "lloyd"
     size = len(rows) * rows.d * rows.dtype.itemsize
-    room = max(size * MEMORY[rows.source.is_map], 1 << 25)
+    room = spare(max(size * MEMORY[rows.source.is_map], 1 << 25))
     return "projected" if projected.memory(len(rows), rows.d, k, rows.dtype) <= room else "lloyd"
 
 

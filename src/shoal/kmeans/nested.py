@@ -13,7 +13,8 @@ rows these are taken in their own order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -35,6 +36,7 @@ from ..core.types import Array
 from .auto import ending, find
 
 MARGIN = 3.0  # gains come in leaps: so many times what is expected is told
+LOOKS = 3  # steps on a batch, at least, from which to tell what is left to gain
 LEAST, PER_CENTER = 5000, 20  # rows of the first batch, in all and for each centre
 WHY = {
     "converged": "the centres hardly moved any more",
@@ -56,6 +58,18 @@ class Info(NamedTuple):
     reassigned: int  # rows that changed cluster or joined
     batch: int  # rows in the batch
     newest: float  # what the rows that joined last cost of that, if all were like them; NaN if nobody looked
+
+
+class State(NamedTuple):
+    """Everything needed to go on."""
+
+    partition: Partition  # of the batch
+    start: int  # which start this is
+    seen: tuple[Info, ...] = ()  # of the steps on batches of this size
+
+    @property
+    def centers(self) -> Array:
+        return self.partition.centers
 
 
 class Plan(NamedTuple):
@@ -126,7 +140,7 @@ def _newest_block(block: Block, weights: Array, labels: Array, new: Array, cente
     return np.array([weights[at] @ block.pair_distances(at, labels[at], centers), weights[at].sum()])
 
 
-def remaining(seen: list[Info], n: int) -> float:
+def remaining(seen: Sequence[Info], n: int) -> float:
     """Which share of its energy the fit may still lose: what the batch is short of its fixed point, and of all rows.
 
     Gains of a batch fall about as 1 / t^2 in its t-th step, so that t times the last one is to come. A batch of b rows costs
@@ -137,15 +151,15 @@ def remaining(seen: list[Info], n: int) -> float:
     if last.batch == n and (last.reassigned == 0 or last.energy <= 0):
         return 0.0
     here = [info for info in seen if info.batch == last.batch]
-    if len(here) < 3 or last.energy <= 0:  # a batch that costs nothing has not met the rows that do
+    if len(here) < LOOKS or last.energy <= 0:  # a batch that costs nothing has not met the rows that do
         return np.inf
     tail = len(here) * max(*-np.diff([info.energy for info in here[-3:]]), 0.0)
     gap = 0.0 if last.batch == n else max(here[0].newest - last.newest, 0.0) / 3
     return float("inf") if np.isnan(gap) else float(MARGIN * (tail + gap) / last.energy)
 
 
-def step(batches: Batches, state: Partition, plan: Plan) -> tuple[Partition, Info]:
-    """One step on the batch, which may double for the next."""
+def step(batches: Batches, state: Partition, plan: Plan, told_of: int = 0) -> tuple[Partition, Info]:
+    """One step on the batch, of which there were so many before, and which may double for the next."""
     n, size = len(batches.rows), len(state.labels)
     rows = batches.first(size)
     after, told = partition.advance(rows, state, plan.assign, fill=size == n)  # its rows may be yet to come
@@ -153,7 +167,7 @@ def step(batches: Batches, state: Partition, plan: Plan) -> tuple[Partition, Inf
     looked = plan.watch and plan.first < size < n
     newest = batches.mass * newest_energy(rows, state) if looked else np.nan
     info = Info(*told._replace(energy=told.energy / share if share else 0.0), size, newest)
-    if size < n and ratios(after).min() > plan.rho:
+    if size < n and ratios(after).min() > plan.rho and (not plan.watch or told_of >= LOOKS - 1):
         larger = batches.size(2 * size)
         after = grow(after, larger, batches.places(size) if larger == n else np.arange(size))
     return after, info
@@ -240,19 +254,30 @@ class NestedKMeans(CenterMover):
         size = max(LEAST, PER_CENTER * k) if isinstance(size, str) else max(size, k)
         plan = Plan(assign, self.rho, size, watch=self.quality > 0)
         tol = self.tol * moments.variance
-        batches, seen = list[Batches](), list[Info]()
 
-        def begin(centers: Array, start: int) -> Partition:
-            batches[:] = [Batches(rows, self.n_clusters, generator(seed, start, 1))]
-            seen.clear()
-            return partition.begin(batches[0].first(batches[0].size(size)), centers)
+        @lru_cache(1)
+        def batches(start: int) -> Batches:
+            return Batches(rows, k, generator(seed, start, 1))
 
-        def done(state: Partition, info: Info) -> bool:
-            seen.append(info)
+        def begin(centers: Array, start: int) -> State:
+            return State(partition.begin(batches(start).first(batches(start).size(size)), centers), start)
+
+        def advance(state: State) -> tuple[State, Info]:
+            before = sum(info.batch == len(state.partition.labels) for info in state.seen)
+            after, info = step(batches(state.start), state.partition, plan, before)
+            return State(after, state.start, (*(i for i in state.seen if i.batch == info.batch), info)), info
+
+        def done(state: State, info: Info) -> bool:
             whole = info.batch == len(rows)
-            return (whole and (info.reassigned == 0 or info.shift <= tol)) or remaining(seen, len(rows)) < self.quality
+            return (whole and (info.reassigned == 0 or info.shift <= tol)) or remaining(state.seen, len(rows)) < self.quality
 
-        return Method(begin, lambda state: step(batches[0], state, plan), done, ending(assign))
+        return Method(begin, advance, done, ending(assign))
+
+    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
+        return {**super()._memory(n, d, wide), "the batch's places": 2.0 * n}
+
+    def _settle(self, rows: Rows, outcome: Outcome, method: Method) -> tuple[Outcome, float]:
+        return super()._settle(rows, outcome._replace(state=outcome.state.partition), method)
 
     def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
         super()._publish(rows, outcome, energy)

@@ -110,6 +110,9 @@ class OnlineKMeans(StreamMover):
     ) -> None:
         keep(self, locals())
 
+    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
+        return {**super()._memory(n, d, wide), "order of the rows": 20.0 * n}
+
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         keys, tol = keys_of(rows), self.tol * moments.variance
         assign = find(rows, self.n_clusters, "auto")[1]

@@ -237,6 +237,9 @@ class VarianceReducedKMeans(CenterMover):
             assign=ending(assign),
         )
 
+    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
+        return {**super()._memory(n, d, wide), "rows to pick": 8.0 * n}
+
     def _plan(self, assign: Assign, n: int, seed: int) -> Plan:
         """For n rows that count."""
         eta = min(1.0, (1.0 if self.learning_rate is None else float(self.learning_rate)) * self.n_clusters / n)

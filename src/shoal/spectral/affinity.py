@@ -100,28 +100,34 @@ class KernelAffinity:
     """exp(-|x - y|^2 u_x u_y) of rows, or without the square, u being one over their scales."""
 
     is_stored = False
+    parts = ("rows", "among", "u", "root", "neighbor", "least")  # which a file has to hold
 
     def __init__(self, rows: Rows, u: Array, root: bool = False, neighbor: int = 0, least: float = 0.0) -> None:
         """`neighbor`: that of a row which gives its scale; 0 where all have the same. `least`: what a scale is at least."""
         self.rows, self.root, self.neighbor, self.least = small_blocks(rows), root, neighbor, least
-        self.among = self.rows
+        self.among = self.rows if neighbor else None  # whose neighbours give new rows their scales
         noise = float(np.finfo(rows.dtype).eps) * max(rows.shares(_reach_block), default=0.0)  # in a squared distance
         if (np.sqrt(noise) if root else noise) * float(u.max()) ** 2 > DIGITS:
             self.rows.dtype = np.dtype(np.float64)
         self.u = u.astype(self.rows.dtype)
-        self.n, self.dtype = len(rows), self.rows.dtype
+
+    @property
+    def n(self) -> int:
+        return len(self.rows)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.rows.dtype
 
     def part(self, ids: Array) -> KernelAffinity:
         """Of some of the rows, on the scales that they have among all."""
         some = copy(self)
-        some.rows, some.u, some.n = self.rows.part(ids, 1), self.u[ids], len(ids)
-        if not self.neighbor:  # no need to hold on to all rows
-            some.among = some.rows
+        some.rows, some.u = self.rows.part(ids, 1), self.u[ids]
         return some
 
     def scale(self, new: Rows) -> Array:
         """One over the scales of new rows."""
-        if not self.neighbor:
+        if self.among is None:
             return np.full(len(new), self.u[0])
         return inverse_scales(nearest(new, self.among, self.neighbor, known=False)[0], self.least)
 

@@ -21,8 +21,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core.checks import check_rows
 from ..core.directions import of_unit_length
-from ..core.driver import Limits, Outcome, drive
+from ..core.driver import Journal, Limits, Outcome, journal
 from ..core.estimator import all_or_nothing, seed_of, tell_user, warn
+from ..core.memory import planned
 from ..core.moments import check_values
 from ..core.parameters import Count, share_docs
 from ..core.rows import Frame, Rows
@@ -135,7 +136,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
                 )
 
     @abstractmethod
-    def _embed(self, rows: Rows, X: Any, seed: int, deadline: float | None) -> Found:
+    def _embed(self, rows: Rows, X: Any, journal: Journal, deadline: float | None) -> Found:
         """Eigenvectors of the rows of X, and how to embed others."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -160,11 +161,16 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
             if n < k:
                 raise ValueError(f"n_samples={n} should be >= n_clusters={k}: ask for fewer clusters.")
             seed = seed_of(self.random_state)
-            with Rows(source, n_threads=self.n_threads) as rows:
-                self._publish(rows, self._embed(rows, X, seed, deadline), seed)
+            rows = Rows(source, n_threads=self.n_threads)
+            with planned(self, rows), rows, journal(self, source, None, seed) as kept:
+                self._publish(rows, self._embed(rows, X, kept, deadline), kept)
         return self
 
-    def _publish(self, rows: Rows, found: Found, seed: int) -> None:
+    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
+        """Bytes that a fit to n rows of d numbers, of so many bytes each, holds for all of them."""
+        return {"eigenvectors": n * self.n_clusters * (16.0 + 3 * wide), "keys and labels": 64.0 * n}
+
+    def _publish(self, rows: Rows, found: Found, journal: Journal) -> None:
         W = found.vectors
         keys, places = np.empty((2, 0), np.int64)
         if not self._is_pairwise():
@@ -179,8 +185,9 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         self.stop_reason_ = found.outcome.reason
         self.n_iter_ = len(self.history_)
         self.extension_ = Extension(found.map, rows.frame, keys, places)
-        self.kmeans_ = KMeans(self.n_clusters, n_init=self.n_init, random_state=seed, n_threads=self.n_threads)
-        self.labels_ = self.kmeans_.fit(self._points(W)).labels_
+        kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=journal.seed, n_threads=self.n_threads)
+        self.kmeans_ = journal.once("clusters", lambda: kmeans.fit(self._points(W)))
+        self.labels_ = self.kmeans_.labels_
 
     def _points(self, W: Array) -> Array:
         """What k-means gets to see."""
@@ -188,8 +195,9 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
 
     def _drive(
         self,
+        journal: Journal,
         step: Callable[[Any], tuple[Any, Info]],
-        state: Any,
+        begin: Callable[[], Any],
         done: Callable[[Any, Info], bool],
         limits: Limits,
         beside: Mapping[str, int] = MappingProxyType({}),
@@ -201,7 +209,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
                 record.update({key: record[key] + more for key, more in beside.items()})
             return tell_user(self, record)
 
-        outcome = drive(step, state, done, limits, [tell])
+        outcome = journal.drive("eigenvectors", step, begin, done, limits, [tell])
         tol = getattr(self, "tol", 0)
         if outcome.reason == "max_iter" and outcome.info.change > STILL * tol > 0:
             warn(
@@ -211,9 +219,9 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
             )
         return outcome
 
-    def _at_once(self, step: Callable[[], tuple[Any, Info]]) -> Outcome:
+    def _at_once(self, journal: Journal, step: Callable[[], tuple[Any, Info]]) -> Outcome:
         """A method of one step."""
-        return self._drive(lambda _: step(), None, lambda state, info: True, Limits(1))
+        return self._drive(journal, lambda _: step(), lambda: None, lambda state, info: True, Limits(1))
 
     def transform(self, X: Any) -> Array:
         """The rows' entries in the eigenvectors: those of `embedding_` for rows of the fit, else by Nystroem's extension.
@@ -270,7 +278,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         labels : int32 array of shape (n_samples,)
         """
         W = self._entries(X)
-        return self.kmeans_.predict(self._points(W))
+        labels: Array = self.kmeans_.predict(self._points(W))
+        return labels
 
     def _is_pairwise(self) -> bool:
         return getattr(self, "affinity", "") == "precomputed"

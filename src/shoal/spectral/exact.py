@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core.driver import Outcome
+from ..core.driver import Journal, Outcome
 from ..core.parameters import keep
 from ..core.types import Array
 from .laplacian import Laplacian
@@ -61,5 +61,5 @@ class ExactSpectral(LaplacianEstimator):
     ) -> None:
         keep(self, locals())
 
-    def _solve(self, L: Laplacian, seed: int, deadline: float | None) -> tuple[Array, Array, Outcome]:
-        return self._solve_at_once(L, seed)
+    def _solve(self, L: Laplacian, journal: Journal, deadline: float | None) -> tuple[Array, Array, Outcome]:
+        return self._solve_at_once(L, journal)

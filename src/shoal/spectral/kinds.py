@@ -48,6 +48,8 @@ class Kind(NamedTuple):
 class Neighbors:
     """New rows of a graph of neighbours are like their nearest rows of the fit."""
 
+    parts = ("rows", "count")
+
     def __init__(self, rows: Rows, count: int) -> None:
         self.rows, self.count = rows, count
 
@@ -58,6 +60,8 @@ class Neighbors:
 
 class Given:
     """New rows of a precomputed affinity hold their affinities to the rows of the fit, which were scaled."""
+
+    parts = ("exponent",)
 
     def __init__(self, exponent: int) -> None:
         self.exponent = exponent

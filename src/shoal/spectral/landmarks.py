@@ -19,6 +19,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
+from ..core.driver import Journal
 from ..core.moments import measure
 from ..core.parameters import Count, keep
 from ..core.rows import Rows
@@ -121,37 +122,35 @@ class LandmarkSpectral(SpectralEstimator):
     ) -> None:
         keep(self, locals())
 
-    def _embed(self, rows: Rows, X: Any, seed: int, deadline: float | None) -> Found:
+    def _embed(self, rows: Rows, X: Any, journal: Journal, deadline: float | None) -> Found:
         n, k, p = len(rows), self.n_clusters, min(self.n_landmarks, len(rows))
         if p < k:
             raise ValueError(f"n_landmarks={p} landmarks have no n_clusters={k} singular vectors: ask for more of them.")
         rows.frame = measure(rows).frame
-        landmarks = self._landmarks(rows, X, p, seed)
+        landmarks = Rows(ArraySource(journal.once("landmarks", lambda: self._landmarks(X, p, journal.seed))), frame=rows.frame)
+        landmarks.dtype = rows.dtype
         count = min(self.n_nearest, len(landmarks))
+        sigma2 = None if self.sigma is None else in_frame(self.sigma, rows.frame.exponent)
 
-        def step() -> tuple[tuple[LandmarkMap, Array, Array, Array], Info]:
+        def step() -> tuple[tuple[Array, Array, Array, Array], Info]:
             near, who = nearest(rows, landmarks, count, known=False)
-            sigma2 = None if self.sigma is None else in_frame(self.sigma, rows.frame.exponent)
             Z = shares(near, sigma2)
             P, values = mixtures(Z, who, len(landmarks), k)
             flops = 2 * n * count**2 + 9 * p**3 + 2 * n * count * k
-            return (LandmarkMap(landmarks, count, sigma2, P), values, Z, who), Info(-float(values.sum()) / 2, 0.0, p, flops)
+            return (P, values, Z, who), Info(-float(values.sum()) / 2, 0.0, p, flops)
 
-        outcome = self._at_once(step)
-        way, values, Z, who = outcome.state
+        outcome = self._at_once(journal, step)
+        P, values, Z, who = outcome.state
         there = tell_of_flat(values, NOISE, "the embedding has zeros for the others")
-        way = way._replace(P=np.where(there, way.P, 0))
+        way = LandmarkMap(landmarks, count, sigma2, np.where(there, P, 0))
         self.sigma_ = None if self.sigma is None else float(self.sigma)
         return Found(way.of(Z, who).astype(rows.dtype), values, way, outcome._replace(state=None))
 
-    def _landmarks(self, rows: Rows, X: Any, p: int, seed: int) -> Rows:
+    def _landmarks(self, X: Any, p: int, seed: int) -> Array:
         model = KMeans(p, max_iter=FEW_STEPS, random_state=seed, n_threads=self.n_threads)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than landmarks: then these are the rows
-            C = np.unique(model.fit(X).cluster_centers_, axis=0)
-        landmarks = Rows(ArraySource(C), frame=rows.frame)
-        landmarks.dtype = rows.dtype
-        return landmarks
+            return np.unique(model.fit(X).cluster_centers_, axis=0)
 
 
 def mixtures(Z: Array, who: Array, p: int, k: int) -> tuple[Array, Array]:

@@ -21,9 +21,13 @@ LEAST = 1e-30  # a degree below this is none: float32 has few digits left for wh
 class Affinity(Protocol):
     """A symmetric matrix of affinities, whether it is in memory or computed by the column."""
 
-    n: int
-    dtype: np.dtype
     is_stored: bool  # then sums of its rows are cheap
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
 
     def product(self, B: Array, ids: Array | None = None) -> Array: ...
 

@@ -20,7 +20,7 @@ from scipy import sparse
 from scipy.linalg import eigh
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..core.driver import Limits, Outcome
+from ..core.driver import Journal, Limits, Outcome
 from ..core.parameters import Count, keep
 from ..core.seeding import generator
 from ..core.types import Array, is_sparse
@@ -72,12 +72,17 @@ class Batches(NamedTuple):
         return sparse.csr_array((signs, ids, np.r_[0, np.cumsum(counts)]), shape=(self.vectors, self.n))
 
 
-def start_from_sample(L: Laplacian, k: int, rng: np.random.Generator) -> tuple[State, int]:
-    """The leading eigenvectors of some rows among themselves, extended to all rows; and how many columns of L that took.
+def sample_size(n: int) -> int:
+    """Rows, and columns of L, to start from."""
+    return min(int(np.clip(n // START_SHARE, START, START_MOST)), n)
+
+
+def start_from_sample(L: Laplacian, k: int, size: int, rng: np.random.Generator) -> State:
+    """The leading eigenvectors of so many rows among themselves, extended to all rows.
 
     A little noise fills up what the sample has no vectors for: it may fall into pieces of which most are single rows.
     """
-    n, size = L.n, min(int(np.clip(L.n // START_SHARE, START, START_MOST)), L.n)
+    n = L.n
     ids = np.sort(rng.choice(n, size, replace=False))
     A = L.affinity.block(ids).astype(np.float64)
     s = inverse_root(A.sum(axis=1))[:, None]
@@ -87,7 +92,7 @@ def start_from_sample(L: Laplacian, k: int, rng: np.random.Generator) -> tuple[S
     lengths = np.linalg.norm(Y, axis=0)
     lengths = np.maximum(lengths, max(NOISE * lengths.max(), TINY))  # what is shorter is rounding, and leans on the others
     W = retract(((L.s > 0) * (W + Y / lengths)).astype(L.dtype))
-    return State(W, np.broadcast_to(values**2 / n, W.shape).astype(L.dtype), np.diag(values), 0, 0.0), size
+    return State(W, np.broadcast_to(values**2 / n, W.shape).astype(L.dtype), np.diag(values), 0, 0.0)
 
 
 def stochastic_gradient(L: Laplacian, R: Any, W: Array) -> tuple[Array, int]:
@@ -254,28 +259,32 @@ class MiniBatchSpectral(LaplacianEstimator):
             return super()._degree_columns(affinity)
         return COLUMNS if affinity.n > FEW_ROWS and isinstance(affinity, KernelAffinity) else None
 
-    def _solve(self, L: Laplacian, seed: int, deadline: float | None) -> tuple[Array, Array, Outcome]:
+    def _solve(self, L: Laplacian, journal: Journal, deadline: float | None) -> tuple[Array, Array, Outcome]:
         k, size = self.n_clusters, min(self.batch_size, L.n)
         if self.init == "sample" and isinstance(L.affinity, GraphAffinity) and is_sparse(L.affinity.A):
-            return self._solve_at_once(L, seed)
-        batches = Batches(L.n, size, min(self.n_vectors or size, size), self.batch == "drawn", seed)
-        rng, used = generator(seed, 1 << 43), 0
+            return self._solve_at_once(L, journal)
+        batches = Batches(L.n, size, min(self.n_vectors or size, size), self.batch == "drawn", journal.seed)
+        rng, used = generator(journal.seed, 1 << 43), 0
         if self.init == "sample" and k <= START:
-            start, used = start_from_sample(L, k, rng)
-        else:
+            used = sample_size(L.n)
+
+        def begin() -> State:
+            if used:
+                return start_from_sample(L, k, used, rng)._replace(before=used / size)
             W = retract((L.s > 0) * random_point(L.n, k, rng, L.dtype))  # rows of degree zero stay zero
-            start = State(W, np.zeros_like(W), np.zeros((k, k)), 0, 0.0)
-        start = start._replace(before=used / size)
+            return State(W, np.zeros_like(W), np.zeros((k, k)), 0, 0.0)
+
         looks = max(START, PER_VECTOR * k) if isinstance(L.affinity, KernelAffinity) else 0
         looks *= looks < L.n
         rate = None if self.steps == "harmonic" else self.learning_rate or RATES[self.init]
         outcome = self._drive(
+            journal,
             lambda state: step(L, batches, rate, state),
-            start,
+            begin,
             lambda state, info: info.change <= self.tol and state.t * size >= used and info.columns > 0,  # a draw may be empty
             Limits(self.max_iter or (min(-(-L.n // size), MOST) if used else MOST), deadline),
             {"columns": used + looks},
         )
         W = outcome.state.W
-        W, values = rotated(W, quotients(L, W, looks, generator(seed, 1 << 45)) if looks else inner(W, L.times(W)))
+        W, values = rotated(W, quotients(L, W, looks, generator(journal.seed, 1 << 45)) if looks else inner(W, L.times(W)))
         return W, values, outcome

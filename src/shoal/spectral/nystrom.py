@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..core.driver import Journal
 from ..core.parameters import Count, keep
 from ..core.rows import Rows
 from ..core.seeding import generator
@@ -132,23 +133,23 @@ class NystromSpectral(SpectralEstimator):
     ) -> None:
         keep(self, locals())
 
-    def _embed(self, rows: Rows, X: Any, seed: int, deadline: float | None) -> Found:
+    def _embed(self, rows: Rows, X: Any, journal: Journal, deadline: float | None) -> Found:
         n, k, m = len(rows), self.n_clusters, min(self.n_samples, len(rows))
         if m < k:
             raise ValueError(f"n_samples={m} rows have no n_clusters={k} eigenvectors: take more of them.")
+        seed = journal.seed
         affinity, self.sigma_ = kernel(rows, Choice(self.affinity, self.sigma, self.n_neighbors, "exact"), k, seed)
         basis = affinity.part(np.sort(generator(seed, 1 << 44).choice(n, m, replace=False)))
 
-        def step() -> tuple[tuple[Map, Array, Array], Info]:
+        def step() -> tuple[tuple[Array, ...], Info]:
             way, values, degrees = nystrom(rows, affinity.u, basis, k)
             flops = 6 * n * k + 8 * k**3 - 3 * k**2 + 4 * n * k**2 - 3 * k + 2 * n * k * m + n * m + 2 * n * m**2
             flops += m**2 + m**3 - n
-            return (way, values, degrees), Info(-float(values.sum()) / 2, 0.0, m, flops)
+            return (way.P, way.q, values, degrees), Info(-float(values.sum()) / 2, 0.0, m, flops)
 
-        outcome = self._at_once(step)
-        way, values, degrees = outcome.state
+        outcome = self._at_once(journal, step)
+        P, q, values, degrees = outcome.state
         check_degrees(degrees, "raise sigma, or take more rows by n_samples", f"any of the n_samples={m} that were drawn")
-        there = tell_of_flat(values, NOISE, "the embedding has zeros for the others")
-        way = way._replace(P=np.where(there, way.P, 0))
-        vectors, _ = way._replace(reach=Fitted(basis, affinity.u)).embed(rows)
-        return Found(vectors.astype(affinity.dtype), values, way, outcome)
+        P = np.where(tell_of_flat(values, NOISE, "the embedding has zeros for the others"), P, 0)
+        vectors, _ = Map(Fitted(basis, affinity.u), P, q).embed(rows)
+        return Found(vectors.astype(affinity.dtype), values, Map(basis, P, q), outcome)

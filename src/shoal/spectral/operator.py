@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..core.directions import signed
-from ..core.driver import Outcome
+from ..core.driver import Journal, Outcome
 from ..core.estimator import warn
 from ..core.parameters import Count
 from ..core.rows import Rows
@@ -48,30 +48,30 @@ class LaplacianEstimator(SpectralEstimator):
     store: bool | str
 
     @abstractmethod
-    def _solve(self, L: Laplacian, seed: int, deadline: float | None) -> tuple[Array, Array, Outcome]:
+    def _solve(self, L: Laplacian, journal: Journal, deadline: float | None) -> tuple[Array, Array, Outcome]:
         """Eigenvectors (n, k), eigenvalues (k), the largest first, and how they were found."""
 
-    def _solve_at_once(self, L: Laplacian, seed: int) -> tuple[Array, Array, Outcome]:
+    def _solve_at_once(self, L: Laplacian, journal: Journal) -> tuple[Array, Array, Outcome]:
         """The same by Lanczos' method."""
 
         def step() -> tuple[tuple[Array, Array], Info]:
-            vectors, values, products = leading(L, self.n_clusters, seed)
+            vectors, values, products = leading(L, self.n_clusters, journal.seed)
             return (vectors, values), Info(-float(values.sum()) / 2, 0.0, products * L.n, products * (2 * L.n**2 - L.n))
 
-        outcome = self._at_once(step)
+        outcome = self._at_once(journal, step)
         vectors, values = outcome.state
         return vectors.astype(L.dtype), values, outcome
 
-    def _embed(self, rows: Rows, X: Any, seed: int, deadline: float | None) -> Found:
+    def _embed(self, rows: Rows, X: Any, journal: Journal, deadline: float | None) -> Found:
         if self.affinity == "knn" and self.neighbors != "exact" and rows.is_sparse:
             warn(
                 f"neighbors='{self.neighbors}' is for dense rows; those of X are sparse: their neighbours are found exactly.",
                 UserWarning,
             )
-        kind = find(rows, Choice(self.affinity, self.sigma, self.n_neighbors, self.neighbors), self.n_clusters, seed)
+        kind = find(rows, Choice(self.affinity, self.sigma, self.n_neighbors, self.neighbors), self.n_clusters, journal.seed)
         self.sigma_ = kind.sigma
-        L = self._laplacian(kind, seed)
-        W, values, outcome = self._solve(L, seed, deadline)
+        L = self._laplacian(kind, journal)
+        W, values, outcome = self._solve(L, journal, deadline)
         W = signed(W)
         there = tell_of_flat(values, FLAT, "new rows get zeros for the other eigenvectors")
         if isinstance(kind.affinity, KernelAffinity) and values[-1] > 1 - APART and in_more_pieces(W, L.s):
@@ -83,16 +83,24 @@ class LaplacianEstimator(SpectralEstimator):
         P = L.s * W * np.where(there, 1 / np.where(there, values, 1), 0).astype(W.dtype)
         return Found(W, values, Map(kind.reach, P, np.ones(L.n, W.dtype)), outcome)
 
+    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
+        held = {"affinities": 3.0 * wide * n * n} if self.store and self.affinity != "knn" else {}
+        return {**super()._memory(n, d, wide), **held}
+
     def _degree_columns(self, affinity: Affinity) -> int | None:
         """How many columns the degrees are estimated from; None for all."""
         return None if self.degree_samples is None else int(self.degree_samples)
 
-    def _laplacian(self, kind: Kind, seed: int) -> Laplacian:
+    def _laplacian(self, kind: Kind, journal: Journal) -> Laplacian:
         affinity = kind.affinity
         if isinstance(affinity, KernelAffinity) and (self.store is True or (self.store and size_of(affinity) <= LITTLE)):
             affinity = stored(affinity)
         count = self._degree_columns(affinity)
-        degrees, self.degree_error_ = (affinity.degrees(), 0.0) if count is None else estimate_degrees(affinity, count, seed)
+
+        def sums() -> tuple[Array, float]:
+            return (affinity.degrees(), 0.0) if count is None else estimate_degrees(affinity, count, journal.seed)
+
+        degrees, self.degree_error_ = journal.once("degrees", sums)
         check_degrees(degrees, kind.remedy)
         return Laplacian(affinity, degrees)
 

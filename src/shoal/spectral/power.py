@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from ..core.driver import Limits, Outcome
+from ..core.driver import Journal, Limits, Outcome
 from ..core.parameters import Count, keep
 from ..core.seeding import generator
 from ..core.types import Array
@@ -95,12 +95,18 @@ class PowerSpectral(LaplacianEstimator):
     ) -> None:
         keep(self, locals())
 
-    def _solve(self, L: Laplacian, seed: int, deadline: float | None) -> tuple[Array, Array, Outcome]:
+    def _solve(self, L: Laplacian, journal: Journal, deadline: float | None) -> tuple[Array, Array, Outcome]:
         k = self.n_clusters
-        W = retract((L.s > 0) * random_point(L.n, k, generator(seed, 1 << 43), L.dtype))  # rows of degree zero stay zero
+
+        def begin() -> State:
+            W = random_point(L.n, k, generator(journal.seed, 1 << 43), L.dtype)
+            W = retract((L.s > 0) * W)  # rows of degree zero stay zero
+            return State(W, W, 0.0)
+
         outcome = self._drive(
+            journal,
             lambda state: step(L, state),
-            State(W, W, 0.0),
+            begin,
             lambda state, info: info.change <= self.tol,
             Limits(self.max_iter, deadline),
             {"flops": 2 * L.n * k**2 + 2 * k**3},  # the SVD

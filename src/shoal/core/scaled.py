@@ -1,0 +1,58 @@
+"""Rows with every column at mean 0 and variance 1, scaled as they are read: nothing is written, nothing is held."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .moments import check_values, column_scales
+from .rows import Rows, working_dtype
+from .sources import FileSource, PickedSource, Source, find_source
+from .types import Array, is_sparse
+
+
+class Scaled(FileSource):
+    """Rows of another source, less the first of two rows of `scales` and over the second."""
+
+    def __init__(self, source: Source, scales: Array) -> None:
+        self.source, self.scales = source, scales
+        self.shape, self.dtype = source.shape, working_dtype(source.dtype)
+        self.is_map, self.reads_ahead = source.is_map, source.reads_ahead
+
+    def read(self, start: int, stop: int) -> Any:
+        return self._of(start, self.source.read(start, stop))
+
+    def take(self, rows: Array) -> Any:
+        return self._of(None, self.source.take(rows))
+
+    def fingerprint(self) -> str | None:
+        return self.source.fingerprint() if isinstance(self.source, FileSource) else None
+
+    def read_often(self) -> None:
+        if isinstance(self.source, FileSource):
+            self.source.read_often()
+
+    def gather(self, rows: Array) -> Source:
+        if isinstance(self.source, FileSource):
+            return Scaled(self.source.gather(rows), self.scales)
+        return PickedSource(self, rows) if self.is_map else find_source(self.take(rows))
+
+    def _of(self, start: int | None, block: Any) -> Any:
+        if start is not None:
+            check_values(start, block, False)  # afterwards it would be told of what is not in the file
+        shift, scale = self.scales
+        with np.errstate(over="ignore"):
+            if is_sparse(block):
+                out = block.astype(np.float64)
+                out.data /= scale[out.indices]
+                return out.astype(self.dtype)
+            return ((block - shift) / scale).astype(self.dtype)
+
+
+def scales_of(source: Source, weights: Array | None = None, n_threads: int | None = None) -> Array:
+    """Mean and standard deviation of each column. Zeros of sparse rows must stay zeros, so that their means are left alone."""
+    with Rows(source, weights, n_threads=n_threads) as rows:
+        scales = column_scales(rows)
+        scales[0] *= not rows.is_sparse
+        return scales

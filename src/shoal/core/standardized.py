@@ -1,0 +1,173 @@
+"""`Standardized`: another estimator, on rows whose columns all have mean 0 and variance 1."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    MetaEstimatorMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.utils._param_validation import HasMethods
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from .checks import check_rows, check_weights
+from .estimator import all_or_nothing
+from .scaled import Scaled, scales_of
+from .types import Array
+
+
+class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, MetaEstimatorMixin, BaseEstimator):
+    """Cluster rows whose columns are brought to mean 0 and variance 1 first, so that no unit counts for more than another.
+
+    Rows are scaled block by block as they are read, so that files may be larger than memory. Zeros of sparse rows stay zeros:
+    their columns are only divided. `fit`, `predict`, `transform` and `score` take rows as they are.
+
+    Parameters
+    ----------
+    estimator : estimator
+        One of Shoal's. It is cloned, and the clone is fitted.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted to the scaled rows. What it has learned can be had here too: `labels_`, `inertia_` (of the scaled rows),
+        `history_` and all else that ends in an underscore.
+    mean_, scale_ : arrays of shape (n_features,)
+        What is subtracted from the columns, and what they are divided by then (1 for constant ones).
+    cluster_centers_ : array of shape (n_clusters, n_features)
+        In the units of X, where the estimator has centres among the rows.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import KMeans, Standardized
+    >>> X = np.array([[1.0, 9000], [1.1, 1000], [5.0, 9000], [5.1, 1000]]) * [1000, 1]
+    >>> Standardized(KMeans(n_clusters=2, init=[[-1, 0], [1, 0]])).fit(X).cluster_centers_
+    array([[1050., 5000.],
+           [5050., 5000.]])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"estimator": [HasMethods(["fit", "predict", "transform"])]}
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Measure the columns, then fit the estimator to the scaled rows. If that fails, the model stays what it was.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            As for the estimator.
+        y : ignored
+        sample_weight : array of shape (n_samples,), float or None, default=None
+            How much each row counts, for the means and deviations too; for estimators that know weights.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        with all_or_nothing(self):
+            source = check_rows(self, X, reset=True)
+            weights = check_weights(sample_weight, source.shape[0])
+            self.mean_, self.scale_ = scales_of(source, weights, getattr(self.estimator, "n_threads", None))
+            more = {} if weights is None else {"sample_weight": weights}
+            self.estimator_ = clone(self.estimator).fit(self._scaled(source), **more)
+        return self
+
+    def _scaled(self, source: Any) -> Scaled:
+        return Scaled(source, np.stack([self.mean_, self.scale_]))
+
+    def scaled(self, X: Any) -> Scaled:
+        """Rows as the estimator gets to see them: what it takes in their place."""
+        check_is_fitted(self, "estimator_")
+        return self._scaled(check_rows(self, X, reset=False))
+
+    def predict(self, X: Any) -> Array:
+        """The cluster of each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            Rows with the columns of the fit, as they are.
+
+        Returns
+        -------
+        labels : int32 array of shape (n_samples,)
+        """
+        X = self.scaled(X)
+        return np.asarray(self.estimator_.predict(X))
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Fit, then give `labels_`. The arguments are those of `fit`."""
+        return np.asarray(self.fit(X, sample_weight=sample_weight).labels_)
+
+    def transform(self, X: Any) -> Array:
+        """What the estimator makes of the scaled rows: for most, distances from all centres.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            Rows with the columns of the fit, as they are.
+
+        Returns
+        -------
+        out : array of shape (n_samples, n_clusters)
+        """
+        X = self.scaled(X)
+        return np.asarray(self.estimator_.transform(X))
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Fit, then `transform` the same rows. The arguments are those of `fit`."""
+        return np.asarray(self.fit(X, sample_weight=sample_weight).transform(X))
+
+    @available_if(lambda self: hasattr(self.estimator, "score"))
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The estimator's score of the scaled rows: for most, minus their energy.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            Rows with the columns of the fit, as they are.
+        y : ignored
+        sample_weight : array of shape (n_samples,), float or None, default=None
+            How much each row counts; None for 1 each.
+
+        Returns
+        -------
+        score : float
+        """
+        X = self.scaled(X)
+        return float(self.estimator_.score(X, sample_weight=sample_weight))
+
+    def __getattr__(self, name: str) -> Any:
+        """What the estimator has learned."""
+        fitted = vars(self).get("estimator_")
+        if fitted is None or not name.endswith("_") or name.startswith("_") or not hasattr(fitted, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name != "cluster_centers_":
+            return getattr(fitted, name)
+        C = np.asarray(fitted.cluster_centers_)
+        if C.dtype.kind != "f" or C.shape[1] != len(self.mean_):
+            raise AttributeError(f"The centres of {type(fitted).__name__} have no place among the rows: see estimator_.")
+        return (C * self.scale_ + self.mean_).astype(C.dtype)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.estimator_._n_features_out)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

@@ -1,0 +1,227 @@
+"""`open_rows`: rows of a file or a folder of files, for any estimator."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import import_module
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.memory import spare
+from ..core.sources import FileSource, Source, find_source
+from ..core.types import Array, is_sparse
+from .errors import FileError
+from .folder import Folder
+from .options import Opened, Options
+from .raw import Scratch, SparseScratch
+
+AT_HAND = 1 << 26  # bytes of gathered rows that are kept in memory
+PIECE = 1 << 24  # bytes that are copied at a time
+PRINT, PRINTS = 1 << 16, 64  # bytes of the pieces that a file is known again by, and how many
+
+FORMATS = {  # imported when a file of that kind is opened
+    ".npy": "npy.open_npy",
+    ".npz": "npy.open_npz",
+    **dict.fromkeys((".fvecs", ".bvecs", ".ivecs"), "vectors.open_vecs"),
+    **dict.fromkeys((".fbin", ".u8bin", ".i8bin"), "vectors.open_bin"),
+    **dict.fromkeys((".parquet", ".pq"), "tables.open_parquet"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "tables.open_arrow"),
+    ".zarr": "grids.open_zarr",
+    **dict.fromkeys((".h5", ".hdf5", ".hdf"), "grids.open_hdf5"),
+    **dict.fromkeys((".csv", ".tsv", ".txt"), "text.open_csv"),
+    **dict.fromkeys((".svmlight", ".libsvm", ".svm"), "text.open_svmlight"),
+}
+
+
+class FileRows(FileSource):
+    """Rows of a file, as `open_rows` gives them: read block by block, whenever they are worked on.
+
+    Attributes
+    ----------
+    path : Path
+    shape : tuple of int
+    dtype : dtype
+    feature_names : list of str or None
+        Of the columns, where the file has names for them. Estimators keep them as `feature_names_in_`.
+    ids : array of shape (n_samples,) or None
+        What the rows are called, if `id_column` was named: read when it is asked for.
+    """
+
+    def __init__(self, path: Path, opened: Opened, options: Options) -> None:
+        self.path, self._rows, self._ids, self._options = path, opened.rows, opened.ids, options
+        self.shape, self.dtype = (options.limited(opened.rows.shape[0]), opened.rows.shape[1]), opened.rows.dtype
+        self.feature_names = opened.names
+
+    def read(self, start: int, stop: int) -> Any:
+        return self._rows.read(start, stop)
+
+    def take(self, rows: Array) -> Any:
+        return self._rows.take(rows)
+
+    def gather(self, rows: Array) -> Source:
+        size = len(rows) * self._rows.row_bytes
+        if size <= min(AT_HAND, spare(AT_HAND)):
+            return find_source(self.take(rows))
+        pieces = np.array_split(rows, -(-size // PIECE))
+        first = self.take(pieces[0])
+        if is_sparse(first):
+            sparse_scratch = SparseScratch(str(self.path), first.dtype, np.int64, self._options.scratch)
+            for some in pieces:
+                sparse_scratch.append(self.take(some))
+            return sparse_scratch.rows(self.shape[1])
+        scratch = Scratch(str(self.path), self.shape[1], self.dtype, self._options.scratch, size)
+        for some in pieces:
+            scratch.append(self.take(some))
+        return scratch.rows()
+
+    def fingerprint(self) -> str | None:
+        return f"{fingerprint(self.path)} {self._options._replace(scratch=None)}" if self._rows.is_packed else None
+
+    def read_often(self) -> None:
+        self._rows.read_often()
+
+    @property
+    def ids(self) -> Array | None:
+        return None if self._ids is None else self._ids()[: len(self)]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """All rows in memory."""
+        block = self.read(0, len(self))
+        return np.asarray(block.toarray() if is_sparse(block) else block, dtype)
+
+    def __repr__(self) -> str:
+        return f"Rows of {self.path}: {self.shape[0]:,} x {self.shape[1]:,}, {self.dtype}"
+
+
+def open_rows(
+    path: Any,
+    *,
+    columns: Any = None,
+    id_column: Any = None,
+    limit_rows: int | None = None,
+    array: str | None = None,
+    header: bool | None = None,
+    delimiter: str | None = None,
+    scratch: Any = None,
+) -> FileRows:
+    """Rows of a file or of a folder of files, for any estimator: `KMeans(100).fit(open_rows("rows.parquet"))`.
+
+    They are read block by block, by a thread of its own, and never held all at once. Files that can't be read here and
+    there at will (Parquet, Arrow, Zarr, HDF5 in chunks, packed npz, arrays that lie column by column) are unpacked into a
+    scratch file by a fit, text by whoever opens it. It takes the room of the numbers, and goes when the rows do.
+    `NestedKMeans` and `cluster` keep their batch in one, too, when it is larger than 64 MB.
+
+    Parameters
+    ----------
+    path : str or path
+        By its ending: npy, npz (dense, or CSR as SciPy saves it), fvecs, bvecs, ivecs, fbin, u8bin, i8bin, parquet, arrow,
+        feather, zarr, h5, csv, tsv, txt, svmlight. Or a folder of such files, all of one kind, in the order of their
+        names.
+    columns : list of str or int, default=None
+        The columns to cluster by, by name or number; None for all but `id_column`. A table with one column of lists has its
+        rows there.
+    id_column : str or int, default=None
+        A column that names the rows, given as `ids`; it may hold text.
+    limit_rows : int, default=None
+        Only so many rows, from the first on.
+    array : str, default=None
+        Which array of an npz, HDF5 or Zarr file, where there are several.
+    header : bool, default=None
+        Whether the first line of a CSV file names the columns; None: if it is not all numbers.
+    delimiter : str, default=None
+        Between the fields of a CSV file; None to find it.
+    scratch : str or path, default=None
+        The folder for scratch files; None for the system's (see `tempfile.gettempdir`).
+
+    Returns
+    -------
+    rows : FileRows
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from shoal import KMeans, open_rows
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/rows.npy", np.array([[1.0, 2], [1, 4], [10, 2], [10, 4]]))
+    ...     rows = open_rows(f"{folder}/rows.npy")
+    ...     KMeans(n_clusters=2, random_state=0).fit(rows).inertia_
+    4.0
+    """
+    path = Path(path)
+    if limit_rows is not None and (not isinstance(limit_rows, Integral) or isinstance(limit_rows, bool) or limit_rows < 1):
+        raise ValueError(f"limit_rows={limit_rows!r} must be an integer from 1 on, or None for all rows.")
+    if isinstance(columns, str | Integral):
+        columns = [columns]
+    columns = None if columns is None else list(columns)
+    options = Options(columns, id_column, limit_rows, array, header, delimiter, None if scratch is None else str(scratch))
+    return FileRows(path, _open(path, options), options)
+
+
+def fingerprint(path: Path) -> str:
+    """Of the sizes of a file, or of all in a folder, and of 64 pieces of each: quick, and it finds most changes."""
+    digest = hashlib.sha256()
+    for file in sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]:
+        size = file.stat().st_size
+        digest.update(f"{file.relative_to(path)} {size}\n".encode(errors="surrogateescape"))
+        with open(file, "rb") as stream:
+            for at in sorted({(size - PRINT) * i // (PRINTS - 1) if size > PRINT else 0 for i in range(PRINTS)}):
+                stream.seek(at)
+                digest.update(stream.read(PRINT))
+    return digest.hexdigest()
+
+
+def _kind(path: Path) -> str:
+    if path.suffix.lower() in FORMATS:
+        return path.suffix.lower()
+    if path.is_dir() and any((path / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
+        return ".zarr"
+    return ""
+
+
+def _open(path: Path, options: Options) -> Opened:
+    kind = _kind(path)
+    if path.is_dir() and kind != ".zarr":
+        return _open_folder(path, options)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file: check its name.")
+    if not kind:
+        known = ", ".join(name[1:] for name in FORMATS)
+        raise FileError(f"{path}: ends in none of {known}: rename it or convert it.")
+    if path.is_file() and path.stat().st_size == 0:
+        raise FileError(f"{path}: is empty: name a file with rows.")
+    module, _, function = FORMATS[kind].partition(".")
+    opened: Opened = getattr(import_module(f"{__package__}.{module}"), function)(path, options)
+    return opened
+
+
+def _open_folder(path: Path, options: Options) -> Opened:
+    files = sorted(file for file in path.iterdir() if _kind(file) and not file.name.startswith((".", "_")))
+    kinds = {FORMATS[_kind(file)] for file in files}
+    if len(kinds) != 1:
+        what = "files of several kinds" if kinds else "no file that Shoal can read"
+        raise FileError(f"{path}: has {what}: put those that belong together into a folder of their own.")
+    parts: list[Opened] = []
+    left = options.limit_rows
+    for file in files:
+        part = _open(file, options._replace(limit_rows=left))
+        _check_alike(file, part, files[0], parts[0] if parts else part)
+        parts.append(part)
+        left = None if left is None else left - part.rows.shape[0]
+        if left is not None and left <= 0:
+            break
+    some = [part.ids for part in parts if part.ids is not None]
+    ids = (lambda: np.concatenate([read() for read in some])) if some else None
+    return Opened(Folder([part.rows for part in parts]), parts[0].names, ids)
+
+
+def _check_alike(file: Path, part: Opened, first_file: Path, first: Opened) -> None:
+    here, there = ((p.rows.shape[1], p.rows.dtype, is_sparse(p.rows.read(0, 0)), p.names) for p in (part, first))
+    if here != there:
+        said = [
+            f"{d} columns of {dtype}{', sparse' * thin}{f', named {names[:5]}' if names else ''}"
+            for d, dtype, thin, names in (here, there)
+        ]
+        raise FileError(f"{file}: has {said[0]}, but {first_file.name} has {said[1]}: give all files of a folder the same.")

@@ -1,0 +1,57 @@
+"""Files one after the other, as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ..core.types import Array, is_sparse
+
+
+class Folder:
+    """Rows of several files, one after the other."""
+
+    is_map = reads_ahead = True
+
+    def __init__(self, parts: list[Any]) -> None:
+        self.parts = parts
+        self.ends = np.cumsum([part.shape[0] for part in parts])
+        self.shape, self.dtype = (int(self.ends[-1]), parts[0].shape[1]), parts[0].dtype
+        self.is_packed = any(part.is_packed for part in parts)
+        self.row_bytes = max(part.row_bytes for part in parts)
+
+    def read_often(self) -> None:
+        for part in self.parts:
+            part.read_often()
+
+    def read(self, start: int, stop: int) -> Any:
+        if start == stop:
+            return self.parts[0].read(0, 0)
+        blocks = []
+        for part, end in zip(self.parts, self.ends.tolist(), strict=True):
+            first = end - part.shape[0]
+            if first < stop and start < end:
+                blocks.append(part.read(max(start - first, 0), min(stop, end) - first))
+        return _stacked(blocks)
+
+    def take(self, rows: Array) -> Any:
+        rows = np.asarray(rows, np.int64)
+        which = np.searchsorted(self.ends, rows, "right")
+        order = np.argsort(which, kind="stable")
+        blocks = []
+        for i in np.unique(which):
+            part = self.parts[i]
+            blocks.append(part.take(rows[order][which[order] == i] - (self.ends[i] - part.shape[0])))
+        back = np.empty(len(rows), np.int64)
+        back[order] = np.arange(len(rows))
+        return _stacked(blocks)[back] if blocks else self.parts[0].read(0, 0)
+
+
+def _stacked(blocks: list[Any]) -> Any:
+    if len(blocks) == 1:
+        return blocks[0]
+    if is_sparse(blocks[0]):
+        return sparse.vstack(blocks, "csr")
+    return np.concatenate(blocks)

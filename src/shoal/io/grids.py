@@ -1,0 +1,114 @@
+"""Zarr and HDF5: arrays that lie in chunks, of which those at the same height are read together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.sources import at_most_float64
+from ..core.types import Array
+from .errors import FileError, check_unpacked, need, told_of
+from .options import Opened, Options, columns_by_place
+from .raw import File, RawRows
+from .streamed import Streamed, rows_in_a_batch
+
+ANEW = "write it anew"
+CODECS = {  # that turn bytes into bytes, and numbers into numbers: there are others, which unpickle
+    *("bytes", "transpose", "sharding_indexed", "crc32c", "crc32", "adler32", "fletcher32"),
+    *("blosc", "zstd", "gzip", "zlib", "lz4", "bz2", "lzma", "zfpy"),
+    *("shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits"),
+}
+
+
+def open_zarr(path: Path, options: Options) -> Opened:
+    zarr = need("zarr", "zarr", path)
+
+    def opened() -> Any:
+        group = zarr.open(path, mode="r")
+        array = group if hasattr(group, "dtype") else _pick(path, dict(group.arrays()), options)
+        _check_codecs(path, array.metadata.to_dict())
+        return array
+
+    with told_of(path, "opening it with zarr", ANEW):
+        array = opened()
+        stored = (
+            sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) if path.is_dir() else path.stat().st_size
+        )
+        return _chunked(path, array, stored, lambda: _slices(path, opened(), options), options)
+
+
+def open_hdf5(path: Path, options: Options) -> Opened:
+    h5py = need("h5py", "hdf5", path)
+
+    def of(file: Any) -> Any:
+        found: dict[str, Any] = {}
+        file.visititems(lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None)
+        return _pick(path, found, options)
+
+    def batches() -> Iterator[Array]:
+        with h5py.File(path, "r", rdcc_nbytes=1 << 25) as file:
+            yield from _slices(path, of(file), options)
+
+    with told_of(path, "opening it as HDF5", ANEW), h5py.File(path, "r") as file:
+        array = of(file)
+        opened = _chunked(path, array, path.stat().st_size, batches, options)
+        offset = array.id.get_offset() if array.chunks is None and not array.external else None
+        if offset is None:
+            return opened
+        rows = RawRows(File.open(path), array.shape, array.dtype, offset)  # neither packed nor cut into chunks
+        if offset + rows.stride * len(array) > rows.file.size:
+            raise FileError(f"{path}: ends before its array {array.name!r} does: it was cut; copy it anew.")
+        return columns_by_place(path, rows, options)
+
+
+def _check_codecs(path: Path, described: Any) -> None:
+    """Refuse what could run code as it unpacks."""
+    if isinstance(described, dict):
+        for key in ("id", "name"):
+            if isinstance(described.get(key), str) and described[key].removeprefix("numcodecs.") not in CODECS:
+                raise FileError(
+                    f"{path}: is packed by {described[key]!r}, which Shoal does not trust: write it with another codec."
+                )
+        described = [
+            described[key] for key in ("filters", "compressor", "codecs", "configuration", "index_codecs") if key in described
+        ]
+    if isinstance(described, list | tuple):
+        for inner in described:
+            _check_codecs(path, inner)
+
+
+def _pick(path: Path, arrays: dict[str, Any], options: Options) -> Any:
+    """The array that is meant."""
+    name = (options.array or "").strip("/")
+    if not name:
+        tables = [key for key, array in arrays.items() if array.ndim == 2]
+        name = tables[0] if len(tables) == 1 else ""
+    if name not in arrays:
+        raise FileError(f"{path}: has the arrays {', '.join(arrays) or '(none)'}: say which one as array=.")
+    return arrays[name]
+
+
+def _chunked(path: Path, array: Any, stored: int, batches: Callable[[], Iterator[Array]], options: Options) -> Opened:
+    if len(array.shape) != 2:
+        raise FileError(f"{path}: holds an array of shape {array.shape}: reshape it to rows and columns.")
+    kind = np.dtype(array.dtype)
+    if kind.kind not in "biuf":
+        raise FileError(f"{path}: holds values of type {kind}: write real numbers.")
+    n, d = map(int, array.shape)
+    check_unpacked(path, math.prod((n, d, kind.itemsize)), stored)
+    dtype = at_most_float64(np.empty(0, kind)).dtype
+    rows = Streamed(str(path), (options.limited(n), d), dtype, batches, options.scratch)
+    return columns_by_place(path, rows, options)
+
+
+def _slices(path: Path, array: Any, options: Options) -> Iterator[Array]:
+    """Whole chunks at a time, as many as a batch has room for."""
+    high = array.chunks[0] if array.chunks else 1
+    step = max(1, rows_in_a_batch(array.shape[1]) // high) * high
+    with told_of(path, "reading its rows", ANEW):
+        for a in range(0, options.limited(array.shape[0]), step):
+            yield np.asarray(array[a : a + step])

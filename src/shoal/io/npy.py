@@ -1,0 +1,202 @@
+"""NumPy's own files: `.npy`, and `.npz` with a dense array or a CSR matrix as `scipy.sparse.save_npz` writes it."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from ..core.sources import at_most_float64
+from ..core.types import Array
+from .errors import FileError, check_unpacked, told_of
+from .options import Opened, Options, columns_by_place
+from .raw import CSRRows, File, RawRows, Scratch
+from .streamed import Streamed, rows_in_a_batch
+
+ANEW = "write it anew with numpy.save"
+HEADER = 1 << 16  # bytes in which the header of an array must end
+
+
+class Header(NamedTuple):
+    """Of an array in NumPy's format."""
+
+    shape: tuple[int, ...]
+    by_columns: bool
+    dtype: np.dtype
+    size: int  # bytes of the header itself
+
+    @property
+    def bytes(self) -> int:
+        return int(np.prod([1, *map(int, self.shape)], dtype=object)) * self.dtype.itemsize
+
+
+def read_header(name: str, start: bytes, size: int, kinds: str = "biuf") -> Header:
+    """From the first bytes of an array that takes so many in all. Nothing is allocated, and nothing is unpickled."""
+    stream = io.BytesIO(start)
+    with told_of(name, "reading the header of a NumPy array", ANEW):
+        version = np.lib.format.read_magic(stream)
+        if version > (2, 0):
+            raise FileError(f"{name}: is of NumPy's format {version[0]}.{version[1]}, for tables: {ANEW} as a plain array.")
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, by_columns, dtype = read(stream)
+    header = Header(shape, by_columns, dtype, stream.tell())
+    if dtype.hasobject:
+        raise FileError(f"{name}: holds Python objects, which Shoal never unpickles: {ANEW} as an array of numbers.")
+    if dtype.kind not in kinds or dtype.subdtype is not None:
+        raise FileError(f"{name}: holds values of type {dtype}: {ANEW} as real numbers.")
+    if min(shape, default=0) < 0 or header.size + header.bytes != size:
+        wanted = f"{header.size + header.bytes:,} bytes" if min(shape, default=0) >= 0 else "less than nothing"
+        raise FileError(
+            f"{name}: its header tells of an array of shape {shape} and type {dtype}, which takes {wanted}, but there are "
+            f"{size:,}: it was cut or changed; {ANEW}."
+        )
+    return header
+
+
+def _two_dimensional(name: str, header: Header) -> tuple[int, int]:
+    if len(header.shape) != 2:
+        raise FileError(f"{name}: holds an array of shape {header.shape}: reshape it to rows and columns, and {ANEW}.")
+    return header.shape[0], header.shape[1]
+
+
+def open_npy(path: Path, options: Options) -> Opened:
+    file = File.open(path)
+    start = np.empty(min(file.size, HEADER), np.uint8)
+    file.fill(start, 0)
+    header = read_header(str(path), start.tobytes(), file.size)
+    n, d = _two_dimensional(str(path), header)
+    if header.by_columns:
+        return columns_by_place(path, _turned(RawRows(file, (n * d, 1), header.dtype, header.size), (n, d), options), options)
+    return columns_by_place(path, RawRows(file, (n, d), header.dtype, header.size), options)
+
+
+def _turned(columns: RawRows, shape: tuple[int, int], options: Options) -> Streamed:
+    """Rows of an array that lies column by column."""
+    (whole, d), n = shape, options.limited(shape[0])
+    step = rows_in_a_batch(d)
+
+    def batches() -> Iterator[Array]:
+        for a in range(0, n, step):
+            block = np.empty((min(step, n - a), d), columns.dtype)
+            for j in range(d):
+                block[:, j] = columns.read(j * whole + a, j * whole + a + len(block))[:, 0]
+            yield block
+
+    return Streamed(columns.file.name, (n, d), columns.dtype, batches, options.scratch)
+
+
+class Member(NamedTuple):
+    """An array in an npz file."""
+
+    archive: zipfile.ZipFile
+    info: zipfile.ZipInfo
+    header: Header
+    name: str  # for messages
+
+
+def _member(path: Path, archive: zipfile.ZipFile, name: str, kinds: str = "biuf") -> Member:
+    info = archive.getinfo(f"{name}.npy")
+    check_unpacked(path, info.file_size, info.compress_size)
+    called = f"{path}, array {name!r}"
+    with told_of(called, "unpacking it", "write it anew with numpy.savez"), archive.open(info) as stream:
+        start = stream.read(min(HEADER, info.file_size))
+    return Member(archive, info, read_header(called, start, info.file_size, kinds), called)
+
+
+def _payload(member: Member) -> IO[bytes]:
+    stream = member.archive.open(member.info)
+    stream.read(member.header.size)
+    return stream
+
+
+def _all(member: Member) -> Array:
+    """A small array, whole."""
+    with told_of(member.name, "unpacking it", "write it anew with numpy.savez"), _payload(member) as stream:
+        data = stream.read()
+    values: Array = np.frombuffer(data, member.header.dtype)
+    return values.reshape(member.header.shape)
+
+
+def _batches(member: Member, width: int) -> Iterator[Array]:
+    """Of a packed array whose rows have so many numbers."""
+    size = width * member.header.dtype.itemsize
+    with told_of(member.name, "unpacking it", "write it anew with numpy.savez"), _payload(member) as stream:
+        while data := stream.read(size * rows_in_a_batch(width)):
+            yield np.frombuffer(data[: len(data) // size * size], member.header.dtype).reshape(-1, width)
+
+
+def _stored(member: Member, path: Path, shape: tuple[int, int]) -> RawRows | None:
+    """The rows where they lie, if they are not packed."""
+    if member.info.compress_type != zipfile.ZIP_STORED:
+        return None
+    file, start = File.open(path), np.empty(30, np.uint8)
+    file.fill(start, member.info.header_offset)
+    lengths = struct.unpack("<2H", start[26:30].tobytes())  # of the name and of what else goes before the array
+    offset, magic = member.info.header_offset + 30 + sum(lengths), np.empty(6, np.uint8)
+    file.fill(magic, offset)
+    if magic.tobytes() != np.lib.format.MAGIC_PREFIX:
+        raise FileError(f"{member.name}: is not where the file says: write it anew with numpy.savez.")
+    return RawRows(file, shape, member.header.dtype, offset + member.header.size)
+
+
+def open_npz(path: Path, options: Options) -> Opened:
+    with told_of(path, "opening it as a zip file", "write it anew with numpy.savez"):
+        archive = zipfile.ZipFile(path)
+    with archive:
+        names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+        if options.array is None and {"format", "shape", "data", "indices", "indptr"} <= set(names):
+            return columns_by_place(path, _sparse(path, archive, options), options)
+        name = options.array or (names[0] if len(names) == 1 else "X")
+        if name not in names:
+            raise FileError(f"{path}: has the arrays {', '.join(names) or '(none)'}: say which one as array=.")
+        member = _member(path, archive, name)
+        shape = _two_dimensional(member.name, member.header)
+        if member.header.by_columns:
+            size = (shape[0] * shape[1], 1)
+            return columns_by_place(
+                path, _turned(_stored(member, path, size) or _unpacked(member, options), shape, options), options
+            )
+        rows: Any = _stored(member, path, shape)
+    if rows is None:
+        shape = (options.limited(shape[0]), shape[1])
+        dtype = at_most_float64(np.empty(0, member.header.dtype)).dtype
+        rows = Streamed(member.name, shape, dtype, lambda: _reopened(path, name), options.scratch)
+    return columns_by_place(path, rows, options)
+
+
+def _reopened(path: Path, name: str) -> Iterator[Array]:
+    with told_of(path, "opening it as a zip file", "copy it anew"), zipfile.ZipFile(path) as archive:
+        member = _member(path, archive, name)
+        yield from _batches(member, member.header.shape[1])
+
+
+def _sparse(path: Path, archive: zipfile.ZipFile, options: Options) -> CSRRows:
+    kind = _all(_member(path, archive, "format", "SU"))
+    if str(kind.item().decode() if kind.dtype.kind == "S" else kind.item()) != "csr":
+        raise FileError(f"{path}: holds a sparse matrix that is not CSR: call .tocsr() and save it again.")
+    n, d = (int(v) for v in _all(_member(path, archive, "shape", "iu")))
+    members = [_member(path, archive, name, kinds) for name, kinds in (("data", "biuf"), ("indices", "iu"), ("indptr", "iu"))]
+    stored = int(np.prod(members[0].header.shape, dtype=object))
+    if [len(m.header.shape) for m in members] != [1, 1, 1] or members[1].header.shape != (stored,) or min(n, d) < 0:
+        raise FileError(f"{path}: the arrays of its sparse matrix do not fit together: write it anew.")
+    if members[2].header.shape != (n + 1,):
+        raise FileError(f"{path}: is a matrix of {n} rows, but indptr has shape {members[2].header.shape}: write it anew.")
+    indptr = _all(members[2]).astype(np.int64)
+    bad = np.flatnonzero(np.diff(indptr) < 0)
+    if len(bad) or indptr[0] != 0 or indptr[-1] > stored:
+        row = int(bad[0]) if len(bad) else n
+        raise FileError(f"{path}: indptr leads out of the {stored} values at row {row}: write the matrix anew.")
+    parts = [_stored(m, path, (stored, 1)) or _unpacked(m, options) for m in members[:2]]
+    return CSRRows(parts[0], parts[1], indptr, d)
+
+
+def _unpacked(member: Member, options: Options) -> RawRows:
+    scratch = Scratch(member.name, 1, member.header.dtype, options.scratch, member.header.bytes)
+    for batch in _batches(member, 1):
+        scratch.append(batch)
+    return scratch.rows()

@@ -1,0 +1,103 @@
+"""What a user may say of a file, and what opening it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.types import Array, is_sparse
+from .errors import FileError
+
+
+class Options(NamedTuple):
+    """See `files.open_rows`."""
+
+    columns: list[Any] | None = None
+    id_column: Any = None
+    limit_rows: int | None = None
+    array: str | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+    scratch: str | None = None
+
+    def limited(self, n: int) -> int:
+        """How many of n rows are wanted."""
+        return n if self.limit_rows is None else min(n, self.limit_rows)
+
+
+class Opened(NamedTuple):
+    """A file's rows, the names of its columns and what each row is called, where the file tells."""
+
+    rows: Any  # a source with `row_bytes` and `is_packed`: must it be unpacked before rows here and there can be had?
+    names: list[str] | None = None
+    ids: Callable[[], Array] | None = None
+
+
+class SomeColumns:
+    """Some columns of another source."""
+
+    is_map = reads_ahead = True
+
+    def __init__(self, rows: Any, columns: Array) -> None:
+        self.rows, self.columns = rows, columns
+        self.shape, self.dtype = (rows.shape[0], len(columns)), rows.dtype
+        self.is_packed = rows.is_packed
+        self.row_bytes = max(1, rows.row_bytes * len(columns) // max(rows.shape[1], 1))
+
+    def read_often(self) -> None:
+        self.rows.read_often()
+
+    def read(self, start: int, stop: int) -> Any:
+        return self._of(self.rows.read(start, stop))
+
+    def take(self, rows: Array) -> Any:
+        return self._of(self.rows.take(rows))
+
+    def _of(self, block: Any) -> Any:
+        block = block[:, self.columns]
+        if is_sparse(block):
+            block.sum_duplicates()
+        return block
+
+
+def place_of(path: Path, column: Any, names: list[str] | None, d: int) -> int:
+    """The number of a column that is named or numbered."""
+    if isinstance(column, str):
+        if column in (names or ()):
+            return names.index(column)  # type: ignore[union-attr]
+        known = f"it has {', '.join(names[:20])}{', ...' * (len(names) > 20)}" if names else f"its {d} columns have none"
+        raise FileError(f"{path}: has no column named {column!r}: {known}; name one that is there, or give its number.")
+    if not isinstance(column, int | np.integer) or isinstance(column, bool) or not 0 <= column < d:
+        raise FileError(f"{path}: has no column {column!r}: number its columns from 0 to {d - 1}.")
+    return int(column)
+
+
+def places_of(path: Path, options: Options, names: list[str] | None, d: int) -> tuple[list[int], int | None]:
+    """Which columns are features, and which one names the rows."""
+    label = None if options.id_column is None else place_of(path, options.id_column, names, d)
+    if options.columns is None:
+        return [j for j in range(d) if j != label], label
+    places = [place_of(path, column, names, d) for column in options.columns]
+    if not places:
+        raise FileError(f"{path}: columns=[] names none: name one at least, or leave it at None for all.")
+    return places, label
+
+
+def columns_by_place(path: Path, rows: Any, options: Options) -> Opened:
+    """For files that are one array."""
+    if options.columns is None and options.id_column is None:
+        return Opened(rows)
+    places, label = places_of(path, options, None, rows.shape[1])
+
+    def ids() -> Array:
+        if label is None:
+            raise AssertionError
+        some = SomeColumns(rows, np.array([label]))
+        step = max(1, (1 << 24) // max(rows.row_bytes, 1))
+        blocks = [some.read(a, min(a + step, rows.shape[0])) for a in range(0, rows.shape[0], step)]
+        return np.concatenate([(b.toarray() if is_sparse(b) else b)[:, 0] for b in blocks])
+
+    return Opened(SomeColumns(rows, np.array(places)), None, None if label is None else ids)

@@ -1,0 +1,212 @@
+"""Text: CSV and svmlight. How many rows there are is known in the end, so they are read once, into a scratch file.
+
+Numbers of CSV become float64. A header is a first line in which some field is no number.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from ..core.types import Array
+from .errors import FileError, told_of
+from .options import Opened, Options, places_of
+from .raw import Scratch, SparseScratch
+
+CHARACTERS = 1 << 24  # read at a time
+LONGEST = 1 << 26  # characters in a line
+PLAIN = "write a row of numbers a line"
+WIDEST = 2**31 - 2  # column of a sparse matrix
+
+
+class Layout(NamedTuple):
+    """Of a CSV file."""
+
+    delimiter: str | None  # None: any white space
+    names: list[str] | None
+    first: int  # line, from 0, of the first row
+    d: int
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    """Without an end: a file of zeros, say, is refused before it fills the memory."""
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        try:
+            while line := file.readline(LONGEST):
+                if len(line) >= LONGEST or "\0" in line:
+                    raise FileError(f"{path}: has a line of {LONGEST:,} characters or with zeros in it: it is no text file.")
+                yield line
+        except UnicodeDecodeError as error:
+            raise FileError(f"{path}: is no UTF-8 text at byte {error.start} of a part: save it as UTF-8.") from error
+
+
+def _parts(lines: Iterator[tuple[int, str]], limit: int | None) -> Iterator[list[tuple[int, str]]]:
+    """Lines and their numbers, some at a time, up to so many."""
+    some, size = [], 0
+    for pair in islice(lines, limit):
+        some.append(pair)
+        size += len(pair[1])
+        if size >= CHARACTERS:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return "_" not in field
+
+
+def _fields(line: str, delimiter: str | None) -> list[str]:
+    line = line.rstrip("\r\n")
+    return line.split() if delimiter is None else next(csv.reader([line], delimiter=delimiter), [])
+
+
+def layout_of(path: Path, options: Options) -> Layout:
+    first, line = next(((i, line) for i, line in enumerate(lines_of(path)) if line.strip()), (0, ""))
+    if not line:
+        raise FileError(f"{path}: is empty: name a file with rows.")
+    delimiter: str | None = options.delimiter or max(",;\t|", key=line.count)
+    if options.delimiter is None and str(delimiter) not in line:
+        delimiter = None if len(line.split()) > 1 else ","
+    if delimiter is not None and len(delimiter) != 1:
+        raise FileError(f"{path}: delimiter={options.delimiter!r} is no single character: give one, or None to find it.")
+    fields = _fields(line, delimiter)
+    header = not all(map(_number, fields)) if options.header is None else options.header
+    if header and options.header is None and any(map(_number, fields)):
+        header = not _looks_alike(path, fields, first, delimiter)
+    return Layout(delimiter, [field.strip() for field in fields] if header else None, first + header, len(fields))
+
+
+def _looks_alike(path: Path, fields: list[str], first: int, delimiter: str | None) -> bool:
+    """Are the same fields text in the next line? Then the first one is a row, too, that has some text in it."""
+    after = next((line for line in islice(lines_of(path), first + 1, None) if line.strip()), None)
+    return after is not None and list(map(_number, fields)) == list(map(_number, _fields(after, delimiter)))
+
+
+def open_csv(path: Path, options: Options) -> Opened:
+    with told_of(path, "reading its first lines as CSV", PLAIN):
+        layout = layout_of(path, options)
+    places, label = places_of(path, options, layout.names, layout.d)
+    scratch = Scratch(str(path), len(places), np.float64, options.scratch)
+    for block in _blocks(path, layout, places, options):
+        scratch.append(block)
+    names = None if layout.names is None else [layout.names[j] for j in places]
+    ids = None if label is None else partial(_labels, path, layout, label, scratch.n)
+    return Opened(scratch.rows(), names, ids)
+
+
+def _blocks(path: Path, layout: Layout, places: list[int], options: Options) -> Iterator[Array]:
+    numbered = (pair for pair in enumerate(lines_of(path), 1) if pair[0] > layout.first and pair[1].strip())
+    for some in _parts(numbered, options.limit_rows):
+        with told_of(path, f"reading line {some[0][0]} and those after it as CSV", PLAIN):
+            block = _parse(path, layout, places, some)
+        yield block
+
+
+def _parse(path: Path, layout: Layout, places: list[int], some: list[tuple[int, str]]) -> Array:
+    lines = [line for _, line in some]
+    whole = places == list(range(layout.d))
+    try:
+        block: Array = np.loadtxt(
+            lines, delimiter=layout.delimiter, comments=None, ndmin=2, quotechar='"', usecols=None if whole else places
+        )
+    except ValueError as error:
+        raise _what_is_wrong(path, layout, places, some) from error
+    if block.shape != (len(lines), len(places)) or not (whole or all(_even(lines, layout))):
+        raise _what_is_wrong(path, layout, places, some)
+    return block
+
+
+def _even(lines: list[str], layout: Layout) -> Iterator[bool]:
+    """Has a line as many fields as the first one?"""
+    rows = map(str.split, lines) if layout.delimiter is None else csv.reader(lines, delimiter=layout.delimiter)
+    return (len(fields) == layout.d for fields in rows)
+
+
+def _what_is_wrong(path: Path, layout: Layout, places: list[int], some: list[tuple[int, str]]) -> FileError:
+    """The first place that is no number."""
+    for number, line in some:
+        fields = _fields(line, layout.delimiter)
+        if len(fields) != layout.d:
+            what = f"has {len(fields)} fields, but the first line has {layout.d}: give all lines as many"
+            return FileError(f"{path}: line {number} {what}.")
+        for j in places:
+            if not _number(fields[j]):
+                column = repr(layout.names[j]) if layout.names else str(j)
+                is_ = f"is {fields[j][:40]!r}" if fields[j] else "is empty"
+                how = "leave the column out of columns=, name it as id_column=, or put a number there"
+                return FileError(f"{path}: line {number}, column {column} {is_}, no number: {how}.")
+    return FileError(f"{path}: lines {some[0][0]} to {some[-1][0]} hold quoted line breaks: write one row a line.")
+
+
+def _labels(path: Path, layout: Layout, label: int, n: int) -> Array:
+    rows = (line for line in islice(lines_of(path), layout.first, None) if line.strip())
+    return np.array([_fields(line, layout.delimiter)[label] for line in islice(rows, n)], object)
+
+
+def open_svmlight(path: Path, options: Options) -> Opened:
+    """Rows as `label column:value ...`; columns count from 1 unless one is 0, as scikit-learn takes it. Labels are dropped."""
+    if options.columns is not None or options.id_column is not None:
+        raise FileError(f"{path}: columns= and id_column= are not for svmlight files: leave them out.")
+    scratch = SparseScratch(str(path), np.float64, np.int64, options.scratch)
+    low, high = WIDEST, -1
+    lines = ((i, line.partition("#")[0]) for i, line in enumerate(lines_of(path), 1))
+    for some in _parts((pair for pair in lines if pair[1].strip()), options.limit_rows):
+        block = _parse_sparse(path, some)
+        scratch.append(block)
+        low, high = min(low, int(block.indices.min(initial=low))), max(high, int(block.indices.max(initial=high)))
+    if not scratch.data.n and not scratch.lengths:
+        raise FileError(f"{path}: is empty: name a file with rows.")
+    base = 0 if low == 0 or high < 0 else 1
+    return Opened(scratch.rows(max(high + 1 - base, 1), base))
+
+
+def _parse_sparse(path: Path, some: list[tuple[int, str]]) -> Any:
+    pairs = [[word for word in line.split()[1:] if not word.startswith("qid:")] for _, line in some]
+    lengths = np.array([len(words) for words in pairs])
+    text = ":".join(chain.from_iterable(pairs))
+    flat = text.split(":") if text else []
+    try:
+        if len(flat) != 2 * lengths.sum() or "_" in text:
+            raise ValueError("a pair that is none")
+        indices, data = np.array(list(map(int, flat[::2])), np.int64), np.array(list(map(float, flat[1::2])))
+        rising = np.diff(indices, prepend=-1) > 0
+        rising[np.concatenate([[0], lengths.cumsum()[:-1]])[lengths > 0]] = True
+        if not rising.all() or (len(indices) and not 0 <= indices.min() <= indices.max() <= WIDEST):
+            raise ValueError("columns that do not rise")
+        for _, line in some:
+            list(map(float, line.split(None, 1)[0].split(",")))
+    except (ValueError, OverflowError) as error:
+        raise _what_is_wrong_here(path, some) from error
+    indptr = np.concatenate([[0], lengths.cumsum()])
+    return sparse.csr_array((data, indices, indptr), shape=(len(some), int(indices.max(initial=0)) + 1))
+
+
+def _what_is_wrong_here(path: Path, some: list[tuple[int, str]]) -> FileError:
+    for number, line in some:
+        label, *pairs = line.split()
+        if not all(map(_number, label.split(","))):
+            return FileError(f"{path}: line {number} begins with {label[:40]!r}, no number: begin each line with a label.")
+        before = -1
+        for pair in pairs:
+            column, _, value = pair.partition(":")
+            if column == "qid":
+                continue
+            if not column.isdecimal() or not _number(value) or int(column) > WIDEST:
+                return FileError(f"{path}: line {number} has {pair[:40]!r}: write column:value, columns up to {WIDEST:,}.")
+            if int(column) <= before:
+                return FileError(f"{path}: line {number} has column {column} after {before}: sort the columns of a row.")
+            before = int(column)
+    return FileError(f"{path}: lines {some[0][0]} to {some[-1][0]} are no svmlight rows: write them anew.")

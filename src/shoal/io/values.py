@@ -1,0 +1,227 @@
+"""Models and states as JSON and arrays, and back: numbers, text, lists, dicts, arrays, rows, Shoal's NamedTuples and
+estimators, and objects of Shoal's that name their `parts`.
+
+What comes back is made of these alone: classes are Shoal's own, looked up by name, and nothing but numbers and text goes
+into them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+
+from ..core.rows import Frame, Rows
+from ..core.sources import find_source
+from ..core.types import Array, is_sparse
+from .errors import Rejected
+
+MOST = 1 << 32  # bytes of rows in a model
+OUTSIDE = ("_metadata_request", "_skl_callbacks")  # of scikit-learn's: not part of a model
+
+
+class Writer:
+    """Collects the arrays of a value that is encoded."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, Array] = {}
+        self.dropped: list[str] = []  # parameters that no file can hold
+        self._known: dict[int, tuple[Any, Any]] = {}  # sources by their place in memory: several rows may share one
+
+    def encode(self, value: Any, what: str) -> Any:
+        """The value as JSON has it. A dict of one key that begins with $ is something else; `what` is for messages."""
+        if value is None or isinstance(value, bool | str):
+            return value
+        if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+            value = value.item()
+        if isinstance(value, int):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"$float": repr(value)}
+        if isinstance(value, np.ndarray):
+            return self._array(value, what)
+        if is_sparse(value):
+            parts = value.tocsr()
+            inner = [self._array(part, what) for part in (parts.data, parts.indices, parts.indptr)]
+            return {"$csr": [list(value.shape), isinstance(value, sparse.sparray), *inner]}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            fields = {name: self.encode(getattr(value, name), f"{what}.{name}") for name in value._fields}
+            return {"$record": [_home(type(value), what), fields]}
+        if isinstance(value, list | tuple):
+            inner = [self.encode(item, f"{what}[{i}]") for i, item in enumerate(value)]
+            return {"$tuple": inner} if isinstance(value, tuple) else inner
+        if isinstance(value, dict):
+            return {"$dict": [[self.encode(k, what), self.encode(v, f"{what}[{k!r}]")] for k, v in value.items()]}
+        if isinstance(value, BaseEstimator):
+            return self._estimator(value, what)
+        if isinstance(value, Rows):
+            return {
+                "$rows": [
+                    self._rows(value, what),
+                    self.encode(value.frame, what),
+                    value.dtype.newbyteorder("<").str,
+                    value.block_rows,
+                ]
+            }
+        if parts := getattr(type(value), "parts", ()):
+            return {"$object": [_home(type(value), what), {p: self.encode(getattr(value, p), f"{what}.{p}") for p in parts}]}
+        raise TypeError(f"{what} is a {type(value).__name__}, which a file of Shoal's can't hold: take it off first.")
+
+    def _rows(self, rows: Rows, what: str) -> Any:
+        """All of them, as they were given."""
+        source, (n, d) = rows.source, rows.source.shape
+        if id(source) not in self._known:
+            size = n * d * source.dtype.itemsize
+            if size > MOST and not rows.is_sparse:
+                raise ValueError(
+                    f"{what} are all {n:,} rows of the fit, {size / 1e9:.1f} GB, which new rows are compared with: too much "
+                    "for a model; NystromSpectral and LandmarkSpectral keep a few only."
+                )
+            self._known[id(source)] = source, self.encode(source.read(0, n), what)
+        return self._known[id(source)][1]
+
+    def _array(self, array: Array, what: str) -> Any:
+        if array.dtype == object and all(isinstance(item, str) for item in array.ravel()):
+            return {"$words": [list(array.shape), array.ravel().tolist()]}
+        if array.dtype.kind not in "biufSU":
+            raise TypeError(f"{what} is an array of {array.dtype}, which a file of Shoal's can't hold: take it off first.")
+        name = f"a{len(self.arrays)}"
+        self.arrays[name] = array
+        return {"$array": name}
+
+    def _estimator(self, model: Any, what: str) -> Any:
+        own = model.get_params(deep=False)
+        params = {name: self._parameter(value, name) for name, value in own.items()}
+        params = {name: value for name, value in params.items() if value is not NotImplemented}
+        learned = {name: value for name, value in vars(model).items() if name not in own and name not in OUTSIDE}
+        return {
+            "$model": [
+                _home(type(model), what),
+                params,
+                {name: self.encode(value, f"{what}.{name}") for name, value in learned.items()},
+            ]
+        }
+
+    def _parameter(self, value: Any, name: str) -> Any:
+        if callable(value) or isinstance(value, np.random.RandomState | np.random.Generator):
+            self.dropped.append(name)
+            return NotImplemented
+        if hasattr(value, "__array__") and not isinstance(value, np.generic | np.ndarray):
+            value = np.asarray(value)  # a table of starting centres, say
+        return self.encode(value, name)
+
+
+def _home(kind: type, what: str) -> str:
+    module, name = kind.__module__, kind.__qualname__
+    if module.partition(".")[0] != "shoal" or "." in name:
+        raise TypeError(f"{what} is a {name} of {module}, not of Shoal: take it off first.")
+    return f"{module}:{name}"
+
+
+class Reader:
+    """Puts the arrays back."""
+
+    def __init__(self, arrays: dict[str, Array], name: str) -> None:
+        self.arrays, self.name = arrays, name
+
+    def decode(self, told: Any) -> Any:
+        try:
+            return self._decode(told)
+        except Rejected:
+            raise
+        except Exception as error:
+            why = " ".join(str(error).split())[:200]
+            raise Rejected(
+                f"{self.name}: holds what Shoal did not write ({type(error).__name__}: {why}): write it anew."
+            ) from error
+
+    def _decode(self, told: Any) -> Any:
+        if isinstance(told, list):
+            return [self._decode(item) for item in told]
+        if not isinstance(told, dict):
+            return told
+        ((kind, inner),) = told.items()
+        if kind not in KINDS:
+            raise ValueError(f"{kind!r} is no kind of value")
+        return getattr(self, f"_{kind[1:]}")(inner)
+
+    def _float(self, text: str) -> float:
+        return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[text]
+
+    def _array(self, name: str) -> Array:
+        return self.arrays[name]
+
+    def _words(self, told: Any) -> Array:
+        shape, words = told
+        if not all(isinstance(word, str) for word in words):
+            raise ValueError("words that are none")
+        return np.array([*words, None], object)[:-1].reshape(shape)
+
+    def _csr(self, told: Any) -> Any:
+        shape, new, *parts = told
+        kind = sparse.csr_array if new else sparse.csr_matrix
+        X = kind(tuple(self._decode(part) for part in parts), shape=tuple(shape))
+        X.check_format(full_check=True)
+        return X
+
+    def _tuple(self, items: Any) -> Any:
+        return tuple(self._decode(item) for item in items)
+
+    def _dict(self, items: Any) -> Any:
+        return {self._decode(key): self._decode(value) for key, value in items}
+
+    def _record(self, told: Any) -> Any:
+        home, fields = told
+        kind = _found(home)
+        if not (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+            raise ValueError(f"{home} is no record")
+        return kind(**{name: self._decode(value) for name, value in fields.items()})
+
+    def _rows(self, told: Any) -> Rows:
+        X, frame, dtype, block_rows = self._decode(told)
+        if not isinstance(frame, Frame) or dtype not in ("<f4", "<f8") or not isinstance(block_rows, int) or block_rows < 1:
+            raise ValueError("rows that are none")
+        rows = Rows(find_source(X), None, frame)
+        rows.dtype, rows.block_rows = np.dtype(dtype), block_rows
+        return rows
+
+    def _object(self, told: Any) -> Any:
+        home, parts = told
+        kind = _found(home)
+        if sorted(getattr(kind, "parts", ())) != sorted(parts) or not parts:
+            raise ValueError(f"{home} is not made of these parts")
+        made: Any = object.__new__(kind)
+        vars(made).update({name: self._decode(value) for name, value in parts.items()})
+        return made
+
+    def _model(self, told: Any) -> Any:
+        home, params, learned = told
+        kind = _found(home)
+        if not issubclass(kind, BaseEstimator) or inspect.isabstract(kind):
+            raise ValueError(f"{home} is no estimator")
+        model = kind(**{name: self._decode(value) for name, value in params.items()})
+        for name, value in learned.items():
+            if not re.fullmatch(r"_?[a-z]\w*", name) or hasattr(kind, name):
+                raise ValueError(f"{name!r} is nothing that a fit learns")
+            setattr(model, name, self._decode(value))
+        return model
+
+
+KINDS = {"$float", "$array", "$words", "$csr", "$tuple", "$dict", "$record", "$rows", "$object", "$model"}
+
+
+def _found(home: str) -> type:
+    """A class of Shoal's. Its modules have nothing to fear from being imported."""
+    module, _, name = home.partition(":")
+    if not re.fullmatch(r"shoal(\.[a-z]\w*)+", module) or not re.fullmatch(r"[A-Z]\w*", name):
+        raise ValueError(f"{home!r} is no class of Shoal's")
+    kind = getattr(import_module(module), name)
+    if not inspect.isclass(kind) or kind.__module__ != module:
+        raise ValueError(f"{home!r} is no class of Shoal's")
+    return kind
