@@ -1,0 +1,252 @@
+"""Charts as inline SVG and pictures as PNG, drawn by ourselves: lines, bars, points, with axes that people can read.
+
+Colours of series are attributes; all else is left to the page's style, which knows light from dark.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from ..core.types import Array
+from .words import clean, short
+
+WIDTH, HEIGHT = 640, 300
+LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 46
+MOST = 400  # points of a line
+DOTS = 40  # points of a line that are drawn as such, too, of all lines
+WIDE = 50.0  # a ratio from which on a logarithm shows more
+FEW, FLAT = 4, 4.0  # values that are left, and how many times their range it takes, for starts to be cut off
+PIXELS = 64  # of the longer side of a picture
+
+
+class Axis(NamedTuple):
+    name: str
+    low: float
+    high: float
+    log: bool = False
+
+    def place(self, values: Array) -> Array:
+        """From 0 to 1."""
+        if self.log:
+            return np.asarray((np.log(values) - math.log(self.low)) / (math.log(self.high) - math.log(self.low)))
+        return np.asarray((values - self.low) / (self.high - self.low))
+
+    def ticks(self) -> list[float]:
+        if self.log and self.high / self.low >= 5:
+            return _log_ticks(self.low, self.high)
+        step = _step(self.high - self.low, 5)
+        first = math.ceil(self.low / step - 1e-9)
+        return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def _step(width: float, count: int) -> float:
+    """1, 2 or 5 times a power of ten, about a part of the width."""
+    size = 10.0 ** math.floor(math.log10(width / count))
+    return next((size * m for m in (1, 2, 5) if width / (size * m) <= count), size * 10)
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    digits = (1, 2, 5) if last - first <= 2 else (1,)
+    every = max(1, (last - first) // 6)
+    ticks = [m * 10.0**p for p in range(first, last + 1, every) for m in digits]
+    return [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+
+
+def axis(name: str, values: Array, zero: bool = False) -> Axis:
+    """One that all values have room on."""
+    values = values[np.isfinite(values)]
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+    if zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    elif low > 0 and high / low > WIDE:
+        return Axis(name, low, high, True)
+    if not high - low > 1e-9 * max(abs(low), abs(high)):
+        low, high = (low - abs(low) / 2, high + abs(high) / 2) if high else (0.0, 1.0)
+    return Axis(name, low, high)
+
+
+def colour(i: int) -> str:
+    """Colours of equal lightness whose neighbours differ, as many as are asked for; they show on white and on black."""
+    hue = math.radians((250 + 137.508 * i) % 360)
+    light, chroma = (0.64, 0.55, 0.72)[i // 3 % 3], 0.15
+    a, b = chroma * math.cos(hue), chroma * math.sin(hue)
+    cone = [light + 0.3963377774 * a + 0.2158037573 * b, light - 0.1055613458 * a - 0.0638541728 * b]
+    cone = [value**3 for value in (*cone, light - 0.0894841775 * a - 1.2914855480 * b)]
+    mix = ((4.0767416621, -3.3077115913, 0.2309699292), (-1.2684380046, 2.6097574011, -0.3413193965))
+    mix = (*mix, (-0.0041960863, -0.7034186147, 1.7076147010))  # type: ignore[assignment]
+    linear = [min(max(sum(m * c for m, c in zip(line, cone, strict=True)), 0), 1) for line in mix]
+    gamma = [12.92 * v if v <= 0.0031308 else 1.055 * v ** (1 / 2.4) - 0.055 for v in linear]
+    return "#" + "".join(f"{round(255 * v):02x}" for v in gamma)
+
+
+class Line(NamedTuple):
+    name: str
+    x: Array
+    y: Array
+
+
+class Frame(NamedTuple):
+    """Where on the page values are."""
+
+    x: Axis
+    y: Axis
+
+    def at(self, x: Array, y: Array) -> list[str]:
+        a, b = self.x.place(np.asarray(x, float)), self.y.place(np.asarray(y, float))
+        if len(b) > 1 and b[0] > 1 > b[1]:  # a line comes in from above
+            a[0], b[0] = a[0] + (a[1] - a[0]) * (b[0] - 1) / (b[0] - b[1]), 1
+        left = LEFT + (WIDTH - LEFT - RIGHT) * np.clip(a, 0, 1)
+        top = TOP + (HEIGHT - TOP - BOTTOM) * (1 - np.clip(b, 0, 1))
+        return [f"{a:.5g} {b:.5g}" for a, b in zip(left, top, strict=True)]
+
+    def draw(self) -> str:
+        """Grid, ticks and names."""
+        parts = []
+        bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
+        for tick in self.x.ticks():
+            a = LEFT + (right - LEFT) * float(self.x.place(np.array(tick)))
+            parts.append(f'<path class="grid" d="M{a:.5g} {TOP}V{bottom}"/>')
+            parts.append(f'<text x="{a:.5g}" y="{bottom + 17}" text-anchor="middle">{short(tick)}</text>')
+        for tick in self.y.ticks():
+            b = TOP + (bottom - TOP) * (1 - float(self.y.place(np.array(tick))))
+            parts.append(f'<path class="grid" d="M{LEFT} {b:.5g}H{right}"/>')
+            parts.append(f'<text x="{LEFT - 7}" y="{b + 4:.5g}" text-anchor="end">{short(tick)}</text>')
+        parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
+        middle = (LEFT + right) / 2
+        names = [escape(clean(a.name, 60) + (", logarithmic" if a.log else "")) for a in (self.x, self.y)]
+        parts.append(f'<text class="name" x="{middle:.5g}" y="{HEIGHT - 8}" text-anchor="middle">{names[0]}</text>')
+        turn = f'transform="rotate(-90 13 {(TOP + bottom) / 2:.5g})"'
+        parts.append(
+            f'<text class="name upright" x="13" y="{(TOP + bottom) / 2:.5g}" text-anchor="middle" {turn}>{names[1]}</text>'
+        )
+        return "".join(parts)
+
+
+def svg(key: str, title: str, about: str, inside: str, height: int = HEIGHT) -> Markup:
+    """A drawing that tells those who can't see it what it is."""
+    head = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{key}-t {key}-d">'
+    words = f'<title id="{key}-t">{escape(clean(title))}</title><desc id="{key}-d">{escape(clean(about))}</desc>'
+    return Markup(head + words + inside + "</svg>")
+
+
+def thinned(n: int, most: int = MOST) -> Array:
+    """Which of n points to show: the first, the last, and as many between as there is room for."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int)) if n else np.empty(0, int)
+
+
+def _drawn(line: Line) -> Line:
+    """What of it can be drawn."""
+    known = np.flatnonzero(np.isfinite(line.x) & np.isfinite(line.y))
+    shown = known[thinned(len(known))]
+    return Line(line.name, line.x[shown], line.y[shown])
+
+
+def _below_starts(series: Sequence[Line], ys: Array) -> Array:
+    """The values that an axis should have room for: without starts that lie so far above all else that this would be flat."""
+    rest = np.setdiff1d(ys, [line.y[0] for line in series if len(line.y)])
+    if len(rest) < FEW or ys.max() - rest.min() < FLAT * (rest.max() - rest.min()):
+        return ys
+    return np.append(rest, rest.max() + 0.25 * (rest.max() - rest.min()))
+
+
+def lines(
+    key: str, title: str, series: Sequence[Line], x: str, y: str, level: float | None = None, mark: float | None = None
+) -> Markup:
+    """Lines over a common axis, which starts at zero for a single one. A level is a value to compare with; a mark, a place on
+    the x axis. What a line falls from far above the rest is cut off."""
+    series = [_drawn(line) for line in series]
+    xs, ys = (np.concatenate([getattr(line, name) for line in series] or [np.empty(0)]) for name in "xy")
+    if level is not None and math.isfinite(level):
+        ys = np.append(ys, level)
+    frame = Frame(axis(x, xs, zero=len(series) == 1), axis(y, _below_starts(series, ys)))
+    inside = frame.draw()
+    if level is not None and math.isfinite(level):
+        ends = frame.at(np.array([frame.x.low, frame.x.high]), np.array([level, level]))
+        inside += f'<path class="level" d="M{ends[0]}L{ends[1]}"/>'
+    if mark is not None:
+        ends = frame.at(np.array([mark, mark]), np.array([frame.y.low, frame.y.high]))
+        inside += f'<path class="mark" d="M{ends[0]}L{ends[1]}"/>'
+    for i, line in enumerate(series):
+        places = frame.at(line.x, line.y)
+        name = escape(clean(line.name, 80))
+        inside += (
+            f'<path class="line" stroke="{colour(i)}" d="M{"L".join(places)}"><title>{name}</title></path>' if places else ""
+        )
+        if len(places) * len(series) <= DOTS:
+            inside += f'<path class="dots" stroke="{colour(i)}" d="{"".join(f"M{p}h0" for p in places)}"/>'
+    about = f"{y} over {x}, {len(series)} line{'s' * (len(series) != 1)}"
+    return svg(key, title, about, inside) + legend([line.name for line in series])
+
+
+def legend(names: Sequence[str]) -> Markup:
+    """None for a single line."""
+    if len(names) < 2:
+        return Markup("")
+    swatch = '<svg viewBox="0 0 12 12" aria-hidden="true"><rect width="12" height="12" rx="3" fill="{}"/></svg>'
+    items = (f"<li>{swatch.format(colour(i))}<bdi>{escape(clean(name, 80))}</bdi></li>" for i, name in enumerate(names))
+    return Markup(f'<ul class="legend">{"".join(items)}</ul>')
+
+
+def bars(key: str, title: str, values: Array, x: str, y: str) -> Markup:
+    """One beside the other, in the order given; of very many, every so many-th."""
+    shown = thinned(len(values))
+    frame = Frame(Axis(x, 0.0, float(max(len(values), 1))), axis(y, values.astype(float), zero=True))
+    width = (WIDTH - LEFT - RIGHT) / max(len(shown), 1)
+    gap = min(4.0, 0.2 * width)
+    tops = frame.y.place(values[shown].astype(float)) * (HEIGHT - TOP - BOTTOM)
+    base = HEIGHT - BOTTOM
+    path = "".join(
+        f"M{LEFT + i * width + gap / 2:.5g} {base}v{-h:.5g}h{width - gap:.4g}V{base}z" for i, h in enumerate(tops) if h > 0
+    )
+    return svg(key, title, f"{y} over {x}, {len(values)} bars", frame.draw() + f'<path class="bars" d="{path}"/>')
+
+
+def scatter(key: str, title: str, points: Array, labels: Array, names: Sequence[int]) -> Markup:
+    """Points coloured by their label; the numbers of the named clusters amid their points."""
+    height = 480
+    low, high = points.min(axis=0), points.max(axis=0)
+    scale = min((WIDTH - 40) / max(high[0] - low[0], 1e-300), (height - 40) / max(high[1] - low[1], 1e-300))
+    places = (points - (low + high) / 2) * [scale, -scale] + [WIDTH / 2, height / 2]
+    spots = [f"{a:.4g} {b:.4g}" for a, b in places]
+    inside = numbers = ""
+    for j in np.unique(labels):
+        mine = np.flatnonzero(labels == j)
+        path = "".join(f"M{spots[i]}h0" for i in mine)
+        inside += f'<path class="points" data-cluster="{j}" stroke="{colour(int(j))}" d="{path}">'
+        inside += f"<title>Cluster {j}</title></path>"
+        if j in names:
+            a, b = places[mine].mean(axis=0)
+            numbers += f'<text class="center" x="{a:.4g}" y="{b + 4:.4g}" text-anchor="middle">{j}</text>'
+    about = f"{len(points)} rows as points, coloured by cluster, with the numbers of {len(names)} clusters amid their points"
+    return svg(key, title, about, inside + numbers, height)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def picture(values: Array, low: float, high: float) -> str:
+    """Numbers of shape (height, width) or (height, width, 3) as a PNG in a data URL; large ones as means of squares."""
+    cells = max(1, math.ceil(max(values.shape[:2]) / PIXELS))
+    if cells > 1:
+        h, w = (size - size % cells for size in values.shape[:2])
+        rest = values.shape[2:]
+        values = values[:h, :w].reshape(h // cells, cells, w // cells, cells, *rest).mean(axis=(1, 3))
+    if values.ndim == 3 and values.shape[2] == 1:
+        values = values[:, :, 0]
+    scale = 255 / (high - low) if high > low else 0.0
+    pixels = np.clip(np.nan_to_num((values - low) * scale), 0, 255).round().astype(np.uint8)
+    height, width = pixels.shape[:2]
+    head = struct.pack(">IIBBBBB", width, height, 8, 2 if pixels.ndim == 3 else 0, 0, 0, 0)
+    lines = b"".join(b"\0" + line.tobytes() for line in pixels)
+    png = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(lines, 9)) + _chunk(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(png).decode()

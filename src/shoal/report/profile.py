@@ -1,0 +1,124 @@
+"""What sets each cluster apart: the columns its centre stands out in, the rows nearest to it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..binary.codes import Codes
+from ..core.bits import unpacked
+from ..core.rows import Rows
+from ..core.sources import FileSource, Source
+from ..core.types import Array, is_sparse
+from .facts import Cluster, Options, Row, Trait
+from .look import Columns, Look, describe
+
+TRAITS = 6  # columns to tell of each cluster
+SLIGHT = 0.25  # spreads; what differs by less does not set a cluster apart
+
+
+class Profile(NamedTuple):
+    """The clusters in the columns of X."""
+
+    centers: Array  # (k, d)
+    usual: Array  # (d): the mean of all rows
+    spreads: Any  # function: number of a cluster -> (d), its distance from the mean in standard deviations
+    rows: Any  # the nearest ones, raw, where they are to be seen
+
+
+def _spreads(C: Array, sums: Columns, n: int) -> Any:
+    mean = sums.sums / n
+    with np.errstate(invalid="ignore"):
+        variance = sums.squares / n - mean**2
+    known = np.isfinite(variance) & (variance > 1e-12 * mean**2)
+    deviation = np.sqrt(np.where(known, variance, 1.0))
+    return lambda j: np.where(known, (C[j] - mean) / deviation, 0.0)
+
+
+def own_profile(model: Any, seen: Look, rows: Rows, C: Array, source: Source, pictured: Array) -> Profile:
+    """Of clusters that were found in these columns: their centres, as published."""
+    assert seen.columns is not None
+    out = np.dtype(np.float64)
+    usual = rows.frame.out_of((seen.columns.sums / len(rows))[None], out)[0]
+    centers = getattr(model, "cluster_centers_", None)
+    centers = rows.frame.out_of(C, out) if centers is None else np.asarray(centers)
+    near = source.take(pictured) if len(pictured) else None
+    return Profile(centers, usual, _spreads(C, seen.columns, len(rows)), near)
+
+
+def means_profile(source: Source, labels: Array, k: int, pictured: Array) -> Profile:
+    """Of clusters that were found elsewhere: the means of their rows, which are read once more."""
+    n_bits = source.n_bits if isinstance(source, Codes) else 0
+    columns, origin, near = describe(source, n_bits, labels, k, pictured)
+    assert columns.clusters is not None
+    C = columns.clusters / np.maximum(np.bincount(labels, minlength=k), 1)[:, None]
+    near = unpacked(near, n_bits) if n_bits else near
+    return Profile(C + origin, columns.sums / len(labels) + origin, _spreads(C, columns, len(labels)), near)
+
+
+class Told(NamedTuple):
+    """What clusters are told from."""
+
+    seen: Look
+    energies: Array  # (k)
+    shown: Array  # which clusters, in order
+    pictured: Array  # rows of the profile, in order
+    profile: Profile | None
+    silhouettes: Array  # (k)
+
+
+def clusters(told: Told, options: Options, columns: Any, ids: Any) -> list[Cluster]:
+    return [_cluster(int(j), told, options, columns, ids) for j in told.shown]
+
+
+def _cluster(j: int, told: Told, options: Options, columns: Any, ids: Any) -> Cluster:
+    seen, profile = told.seen, told.profile
+    size = int(seen.sizes[j])
+    traits: list[Trait] = []
+    picture = None
+    if profile is not None and size:
+        z = profile.spreads(j)
+        top = np.argpartition(-np.abs(z), TRAITS - 1)[:TRAITS] if len(z) > TRAITS else np.arange(len(z))
+        top = top[np.lexsort((top, -np.abs(z[top])))]
+        traits = [
+            Trait(columns(int(c)), float(profile.centers[j, c]), float(profile.usual[c]), float(z[c]))
+            for c in top
+            if abs(z[c]) >= SLIGHT
+        ]
+        picture = np.asarray(profile.centers[j], np.float64).reshape(options.image) if options.image else None
+    here = np.flatnonzero(seen.near.labels == j)
+    nearest = [_row(int(seen.near.ids[at]), float(seen.near.far[at]), told, options, ids) for at in here]
+    distance = float(seen.distances[j] / size) if size else float("nan")
+    return Cluster(j, size, float(told.energies[j]), distance, float(told.silhouettes[j]), traits, nearest, picture)
+
+
+def _row(i: int, far: float, told: Told, options: Options, ids: Any) -> Row:
+    picture = None
+    if options.image and told.profile is not None and told.profile.rows is not None:
+        raw = told.profile.rows[[int(np.searchsorted(told.pictured, i))]]
+        picture = np.asarray(raw.toarray() if is_sparse(raw) else raw, np.float64).reshape(options.image)
+    return Row(i, _at(ids, i), _at(options.texts, i), far, picture)
+
+
+def _at(values: Any, i: int) -> str:
+    """One of the values, as text, whatever holds them."""
+    if values is None:
+        return ""
+    value = values.iloc[i] if hasattr(values, "iloc") else values[i]
+    value = value.as_py() if hasattr(value, "as_py") else value
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def ids_of(X: Any, options: Options) -> Any:
+    return getattr(X, "ids", None) if options.ids is None and isinstance(X, FileSource) else options.ids
+
+
+def columns_of(model: Any, X: Any, options: Options, d: int) -> Any:
+    """Function: number of a column -> its name."""
+    of_file = X.feature_names if isinstance(X, FileSource) else None
+    for names in (options.columns, getattr(model, "feature_names_in_", None), of_file):
+        if names is not None and len(names) == d:
+            return lambda c: _at(names, c)
+    shape = options.image
+    return lambda c: f"column {c}" if shape is None else "pixel " + ",".join(map(str, np.unravel_index(c, shape)))

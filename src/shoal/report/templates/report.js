@@ -1,0 +1,62 @@
+"use strict";
+// Sorting, search, and the map that shows the cluster under the pointer. Without this script the page says the same.
+for (const table of document.querySelectorAll("table.sortable")) {
+  const body = table.tBodies[0];
+  const rows = Array.from(body.rows);
+  const heads = Array.from(table.tHead.rows[0].cells);
+  const value = (row, column, kind) => {
+    const cell = row.cells[column];
+    if (kind === "text") return cell.textContent.trim().toLowerCase();
+    const number = parseFloat(cell.dataset.value);
+    return cell.dataset.value === "inf" ? Infinity : number;
+  };
+  const sort = (column, kind, sign) => {
+    const order = (a, b) => {
+      const x = value(a, column, kind), y = value(b, column, kind);
+      if (x !== x || y !== y) return (x !== x) - (y !== y); // what is not known comes last
+      return x < y ? -sign : x > y ? sign : 0;
+    };
+    body.append(...rows.slice().sort(order));
+    heads.forEach((head, i) => {
+      if (i === column) head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+      else head.removeAttribute("aria-sort");
+    });
+  };
+  heads.forEach((head, column) => {
+    const kind = head.dataset.sort;
+    if (!kind) return;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = head.textContent;
+    head.replaceChildren(button);
+    button.addEventListener("click", () => sort(column, kind, head.getAttribute("aria-sort") === "ascending" ? -1 : 1));
+  });
+
+  const search = table.parentElement.querySelector(".search");
+  if (search) {
+    search.hidden = false;
+    const input = search.querySelector("input"), told = search.querySelector("output");
+    const texts = rows.map((row) => row.textContent.toLowerCase());
+    input.addEventListener("input", () => {
+      const wanted = input.value.trim().toLowerCase();
+      let found = 0;
+      rows.forEach((row, i) => {
+        row.hidden = !texts[i].includes(wanted);
+        found += !row.hidden;
+      });
+      told.textContent = wanted ? `${found} of ${rows.length}` : "";
+    });
+  }
+}
+
+const map = document.querySelector("figure.map svg");
+if (map) {
+  const show = (event) => {
+    const row = event.target.closest("tr[data-cluster], path[data-cluster]");
+    for (const path of map.querySelectorAll("path[data-cluster]")) {
+      path.classList.toggle("on", row !== null && path.dataset.cluster === row.dataset.cluster);
+    }
+    map.classList.toggle("dim", row !== null);
+  };
+  document.addEventListener("mouseover", show);
+}

@@ -1,0 +1,33 @@
+"""Text that would do harm where a page took it for more than text."""
+
+HARM = [
+    "<script>window.harm = 1</script>",
+    "</script><script>window.harm = 1</script>",
+    "</style><script>window.harm = 1</script>",
+    "</title><script>window.harm = 1</script>",
+    "<img src=x onerror='window.harm = 1'>",
+    "<svg onload=window.harm=1>",
+    '"><img src=x onerror=window.harm=1>',
+    "'><img src=x onerror=window.harm=1>",
+    "' onmouseover='window.harm = 1",
+    '" autofocus onfocus="window.harm = 1',
+    "<iframe src='javascript:parent.harm=1'></iframe>",
+    "<a href='javascript:window.harm=1'>press</a>",
+    "<math><mtext></mtext><script>window.harm=1</script></math>",
+    "<base href='https://example.invalid/'>",
+    "<meta http-equiv=refresh content='0;url=https://example.invalid/'>",
+    "<link rel=stylesheet href=https://example.invalid/x.css>",
+    "<object data='data:text/html,<script>parent.harm=1</script>'>",
+    "<form action=https://example.invalid/><input type=submit>",
+    "<style>@import 'https://example.invalid/x.css'</style>",
+    "url(https://example.invalid/x.png)",
+    "<!--", "-->", "]]>", "<![CDATA[", "&lt;script&gt;", "&#60;script&#62;window.harm=1&#60;/script&#62;",
+    "{{ 7 * 7 }}", "{% for x in y %}", "${7 * 7}", "%s%n", "\\u003cscript\\u003e",
+    "javascript:window.harm=1", "data:text/html,<script>window.harm=1</script>",
+    "\x00<script>window.harm=1</script>", "\x1b[31mred\x1b]0;title\x07", "\r\nSet-Cookie: a=b", "\x08\x7f\x85\x9b",
+    "\u202eevil\u202c", "\u2066\u2067\u2069", "\u200fעברית\u200e", "العربية", "\u2028\u2029", "\ufeff\ufffe", "\ud800",
+    "\udfff",
+    "é" * 3, "👩\u200d👩\u200d👧", "漢字", "a\u0300\u0301\u0302" * 40, "x" * 100_000, "&" * 5_000, '"' * 5_000, "<" * 5_000,
+    "=cmd|' /C calc'!A0", "[/]", "`window.harm=1`", "", " ", "None", "NaN",
+]  # fmt: skip
+PAYLOADS = [*HARM, *(f"\"'--></title></style></script>{text}" for text in HARM)]

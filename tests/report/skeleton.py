@@ -1,0 +1,29 @@
+"""What a page is made of, but for its words."""
+
+from html.parser import HTMLParser
+
+
+class Skeleton(HTMLParser):
+    """Tags with the names of their attributes, in order, and the words between them."""
+
+    def __init__(self, page):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.words = [], []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, *(name for name, _ in attributes)))
+
+    def handle_endtag(self, tag):
+        self.tags.append(("/" + tag,))
+
+    def handle_comment(self, text):
+        self.tags.append(("!--",))
+
+    def handle_data(self, text):
+        self.words.append(text)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())

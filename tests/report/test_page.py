@@ -1,0 +1,173 @@
+"""Pages: what they say, that words stay words, that they are small and written whole."""
+
+import base64
+import hashlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import shoal
+from shoal.report import Curve, Options, Origin, Point, Trial, gather, page, write_compare, write_fit, write_sweep
+from tests.report.hostile import PAYLOADS
+from tests.report.skeleton import Skeleton
+from tests.strategies import blobs, cloud
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+X, Y = blobs(300, 4, 5)
+MODEL = shoal.KMeans(5, random_state=0).fit(X)
+
+
+def fit_page(tmp_path, facts):
+    write_fit(tmp_path / "report.html", facts)
+    return (tmp_path / "report.html").read_text("utf-8")
+
+
+def trial(name, stopped="converged"):
+    curve = Curve(np.array([0.1, 0.2]), np.array([10.0, 20.0]), np.array([5.0, 4.0]))
+    return Trial(name, curve, 4.0, 0.2, 2, stopped)
+
+
+def test_a_report_says_what_was_found(tmp_path):
+    origin = Origin("Blobs", "shoal fit blobs.npy -k 5", None, "blobs.npy", "sha256:abc", "2026-01-01")
+    text = Skeleton(fit_page(tmp_path, gather(MODEL, X, Options(columns=list("abcd")), origin, ["Beware of this."]))).text
+    for words in (
+        "Blobs", "5 clusters of 300 rows and 4 columns, from 60 rows to 60 each", "KMeans converged after", "well apart",
+        "Beware of this.", "shoal fit blobs.npy -k 5", "blobs.npy", "sha256:abc", "2026-01-01", "Seed 0",
+        f"shoal {shoal.__version__}", "Energy against time", "Energy against rows visited", "Cluster sizes", "Map",
+        "300 rows drawn at random", "Set apart by",
+    ):  # fmt: skip
+        assert words in text
+    for cluster in gather(MODEL, X).clusters:
+        assert f"Cluster {cluster.number}" in text
+        assert str(cluster.nearest[0].number) in text
+
+
+def test_warnings_of_its_own(tmp_path):
+    rows = np.concatenate([cloud(299, 4), [[1e3] * 4]])
+    model = shoal.KMeans(2, max_iter=1, tol=0, random_state=0).fit(rows)
+    text = Skeleton(fit_page(tmp_path, gather(model, rows))).text
+    assert "1 cluster of a single row" in text
+    assert "One cluster holds 100% of the rows" in text
+    with pytest.warns(Warning, match="distinct"):
+        few = shoal.KMeans(3, random_state=0).fit(np.ones((9, 2)))
+    assert "2 clusters of 3 without rows" in Skeleton(fit_page(tmp_path, gather(few, np.ones((9, 2))))).text
+
+
+def test_images_are_drawn(tmp_path):
+    found = fit_page(tmp_path, gather(MODEL, X, Options(image=(2, 2))))
+    assert found.count('src="data:image/png;base64,') == 5 * 6
+    assert 'alt="Centre of cluster 0"' in found
+
+
+def test_a_comparison_names_the_best_and_the_fastest(tmp_path):
+    fast = trial("fast")._replace(energy=4.02, seconds=0.1)
+    write_compare(
+        tmp_path / "c.html", [trial("slow"), fast, trial("broken")._replace(energy=np.nan)], Origin(command="shoal compare")
+    )
+    text = Skeleton((tmp_path / "c.html").read_text("utf-8")).text
+    assert "slow reached the least energy, 4, in 200 ms; fast came within 0.5% of it in 100 ms, 2 times as fast." in text
+    assert "shoal compare" in text
+    assert text.index("slow ") < text.index("broken")
+
+
+def test_a_sweep_names_the_knee_or_says_there_is_none(tmp_path):
+    energies, silhouettes = (100, 60, 10, 9, 8.4, 8, 7.7, 7.5), (None, 0.3, 0.8, 0.5, 0.5, 0.5, 0.5, 0.5)
+    points = [Point(k + 1, e, s, 0.1) for k, (e, s) in enumerate(zip(energies, silhouettes, strict=True))]
+    write_sweep(tmp_path / "s.html", points[::-1])
+    text = Skeleton((tmp_path / "s.html").read_text("utf-8")).text
+    assert "knee at k = 3" in text
+    assert "highest at k = 3 (0.80)" in text
+    write_sweep(tmp_path / "s.html", [Point(k, 100 / k) for k in range(1, 9)])
+    assert "No clear knee" in Skeleton((tmp_path / "s.html").read_text("utf-8")).text
+
+
+@pytest.mark.parametrize("write", [write_compare, write_sweep])
+def test_nothing_to_tell(tmp_path, write):
+    write(tmp_path / "e.html", [])
+    assert "tried" in (tmp_path / "e.html").read_text("utf-8") or "ended" in (tmp_path / "e.html").read_text("utf-8")
+
+
+def everywhere(text):
+    """A report in which each field that a user has a say in is this text."""
+    origin = Origin(text, text, 1, text, text, text, {text: text}, {text: text})
+    options = Options([text] * 300, [text] * 300, [text] * 4)
+    facts = gather(MODEL, X, options, origin, [text])
+    return facts._replace(method=text, summary=text, stopped=text), origin
+
+
+PLAIN = "plain"
+
+
+def pages_of(folder, text):
+    facts, origin = everywhere(text)
+    write_fit(folder / "fit.html", facts)
+    write_compare(folder / "compare.html", [trial(text, text), trial(text, text)], origin)
+    write_sweep(folder / "sweep.html", [Point(2, 2.0), Point(3, 1.0)], origin)
+    return [(folder / f"{kind}.html").read_bytes() for kind in ("fit", "compare", "sweep")]
+
+
+@pytest.fixture(scope="module")
+def plain_tags(tmp_path_factory):
+    return [Skeleton(found.decode()).tags for found in pages_of(tmp_path_factory.mktemp("plain"), PLAIN)]
+
+
+@pytest.mark.parametrize("text", [text for text in PAYLOADS if text.strip()], ids=lambda text: str(PAYLOADS.index(text)))
+def test_words_stay_words(tmp_path, plain_tags, text):
+    for found, tags in zip(pages_of(tmp_path, text), plain_tags, strict=True):
+        assert Skeleton(found.decode()).tags == tags
+        assert len(found) < page.LIMIT
+
+
+@pytest.mark.parametrize("kind", ["fit", "compare", "sweep"])
+def test_the_policy_names_the_style_and_the_script_and_nothing_else(kind, tmp_path):
+    pages_of(tmp_path, PLAIN)
+    text = (tmp_path / f"{kind}.html").read_text("utf-8")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text).group(1)
+    assert policy.startswith("default-src 'none'; ")
+    for tag in ("style", "script"):
+        (inside,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in text.replace("http-equiv", "")
+    assert not re.search(r"\s(style|on\w+)=", text)
+
+
+def test_ten_thousand_clusters_fit_on_a_page(tmp_path):
+    rows = cloud(20_000, 8, dtype=np.float32)
+    model = shoal.KMeans(10_000, init=rows[:10_000], max_iter=1).fit(rows)
+    long = ["<&" * 500] * 20_000
+    facts = gather(model, rows, Options(ids=long, texts=long, image=(2, 4)))
+    text = fit_page(tmp_path, facts)
+    assert len(text.encode()) < page.LIMIT
+    assert re.search(r"The (\d+) largest of 10,000 clusters", text)
+    assert int(re.search(r"The (\d+) largest", text).group(1)) >= 100
+
+
+def test_many_methods_and_many_numbers_fit_on_a_page(tmp_path):
+    write_compare(tmp_path / "c.html", [trial("&" * 9_000) for _ in range(5000)])
+    write_sweep(tmp_path / "s.html", [Point(k, 1e6 / k, 0.5) for k in range(1, 20_000)])
+    assert (tmp_path / "c.html").stat().st_size < page.LIMIT
+    assert (tmp_path / "s.html").stat().st_size < page.LIMIT
+
+
+def test_a_failed_write_leaves_the_old_page(tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        write_fit(path, gather(MODEL, X))
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_pages_are_drawn_without_jinja_until_one_is_written():
+    code = "import sys, shoal.report; sys.exit('jinja2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
