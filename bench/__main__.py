@@ -7,10 +7,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .bigfile import bigfile
 from .compressed import accuracy, codes_memory, compress, popcount
+from .faults import faults
 from .measure import Lab
 from .resources import many_rows, memory, startup
 from .results import FOLDER, keep, made, read, render
+from .signals import signals
 from .spectral import nmi, readings, scaling, speed
 from .stochastic import ends, reach, stream, variance
 from .suites import Suite, algorithms, converge, franti, lloyd, seeding, ten
@@ -20,7 +23,16 @@ _ALL = (
     *(startup, franti, speed, scaling),
 )
 DEFAULT: dict[str, Suite] = {suite.__name__: suite for suite in _ALL}
-SUITES: dict[str, Suite] = {**DEFAULT, "algorithms": algorithms, "many_rows": many_rows, "nmi": nmi, "readings": readings}
+SUITES: dict[str, Suite] = {
+    **DEFAULT,
+    "algorithms": algorithms,
+    "many_rows": many_rows,
+    "nmi": nmi,
+    "readings": readings,
+    "bigfile": bigfile,
+    "faults": faults,
+    "signals": signals,
+}
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

@@ -15,8 +15,12 @@ import pytest
             ["nmi", "speed", "scaling", "readings"],
             ["the paper's NMI less ours", "most NMI of all", "MiniBatchSpectral against sklearn-arpack", "slope"],
         ),
+        (
+            ["bigfile", "faults"],
+            ["peak MB under a limit", "times that auto read the file", "Parquet's time", "checkpoint: harmed"],
+        ),
     ],
-    ids=["kmeans", "spectral"],
+    ids=["kmeans", "spectral", "files"],
 )
 def test_a_tiny_benchmark(suites, told):
     command = [sys.executable, "-m", "bench", *suites, "--quick"]

@@ -1,6 +1,6 @@
 """`python -m shoal` is `shoal`."""
 
-from .cli.main import main
+from .cli import start
 
 if __name__ == "__main__":
-    main()
+    start()

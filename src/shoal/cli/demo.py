@@ -1,22 +1,38 @@
-"""What `shoal demo` does: handwritten digits, clustered by their pen strokes."""
+"""`shoal demo`: handwritten digits, clustered by their pen strokes."""
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 import click
-import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from .. import cluster, metrics
-from ..datasets import load_pendigits
+from .errors import reading_data
+from .options import SEED, debug_option, json_option
+from .output import show
+
+
+@click.command()
+@click.option("-k", "--clusters", type=click.IntRange(1, 10_992), default=10, show_default=True, help="How many clusters.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the random numbers.")
+@json_option
+@debug_option
+def demo(clusters: int, seed: int, as_json: bool) -> None:
+    """Cluster 10,992 handwritten digits that ship with Shoal."""
+    if not as_json:
+        click.echo("Clustering handwritten digits (the first run compiles for some seconds)", err=True)
+    with reading_data():
+        result = run(clusters, seed)
+    show(result, as_json, lines(result))
 
 
 def run(k: int, seed: int) -> dict[str, Any]:
     """Cluster the digits; what there is to tell about it."""
+    import numpy as np
+
+    from .. import cluster, metrics
+    from ..datasets import load_pendigits
+
     X, y = load_pendigits()
     before = time.perf_counter()
     cluster(X[:1000], 2, random_state=0)  # compiles the kernels, or loads them
@@ -41,28 +57,20 @@ def run(k: int, seed: int) -> dict[str, Any]:
     }
 
 
-def print_json(result: dict[str, Any]) -> None:
-    click.echo(json.dumps(result))
+def lines(result: dict[str, Any]) -> dict[str, object]:
+    """The same for people."""
+    return {
+        "data": f"{result['data']}, {result['rows']:,} rows x {result['columns']} columns",
+        "clusters": f"{result['clusters']}, seed {result['seed']}",
+        "energy": f"{result['energy']:,.2f} after {result['steps']} steps",
+        "time": f"{result['seconds']:.3f} s, after {result['seconds_to_compile']:.1f} s to compile or load the kernels",
+        "against the digits": f"accuracy {result['accuracy']:.3f}, NMI {result['nmi']:.3f}",
+        "in short": result["summary"],
+        "cluster sizes": _sizes(sorted(result["sizes"], reverse=True)),
+    }
 
 
 def _sizes(sizes: list[int]) -> str:
     """Largest first; of many, both ends."""
     shown: list[object] = [*sizes] if len(sizes) <= 20 else [*sizes[:10], "...", *sizes[-5:]]
     return " ".join(map(str, shown))
-
-
-def print_table(result: dict[str, Any]) -> None:
-    """The same for people."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold")
-    for name, value in {
-        "data": f"{result['data']}, {result['rows']:,} rows x {result['columns']} columns",
-        "clusters": f"{result['clusters']}, seed {result['seed']}",
-        "energy": f"{result['energy']:,.2f} after {result['steps']} steps, {result['stopped']}",
-        "time": f"{result['seconds']:.3f} s, after {result['seconds_to_compile']:.1f} s to compile or load the kernels",
-        "against the digits": f"accuracy {result['accuracy']:.3f}, NMI {result['nmi']:.3f}",
-        "in short": result["summary"],
-        "cluster sizes": _sizes(sorted(result["sizes"], reverse=True)),
-    }.items():
-        table.add_row(name, value)
-    Console(highlight=False, markup=False).print(table)

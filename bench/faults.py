@@ -1,0 +1,249 @@
+"""What can go wrong with files, in full: kills, full disks, cut files, flipped bits, hostile models. Counts, not times.
+
+The tests try a tenth of each. What is found here is a number of cases that went wrong: none may.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from .measure import Lab, environment
+from .results import Entry
+from .suites import entry_of
+
+KILLS, CUTS, FLIPS = 200, 100, 10_000
+ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS)
+
+
+def faults(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
+    """Kills, full disks, cut files, flipped bits and hostile models: how many of them do harm."""
+    checks: dict[str, Callable[[Lab, int], Entry]] = {
+        "kills": kills,
+        "disks": disks,
+        "cuts": cuts,
+        "flips": flips,
+        "hostile": hostile,
+    }
+    for name, check in checks.items():
+        if not only or name in only:
+            yield check(lab, 50 if lab.quick else 1)
+
+
+def _entry(lab: Lab, name: str, measure: str, rows: list[Entry], bad: Sequence[str] = ("harmed",)) -> Entry:
+    figures = [{"what": f"{row['case']}: {what}", "value": row[what], "limit": 0} for row in rows for what in bad]
+    for row in rows:
+        lab.say("  " + ", ".join(f"{key} {value}" for key, value in row.items()))
+        lab.failures += any(row[what] for what in bad)
+    return entry_of(lab, name, measure, rows, figures)
+
+
+def kills(lab: Lab, less: int) -> Entry:
+    """kill -9, half of them inside a write; each fit goes on until it ends."""
+    from tests.io.crashes import MODELS
+
+    names = ["KMeans", "MiniBatchSpectral"] if lab.quick else list(MODELS)
+    command = [sys.executable, "-m", "tests.io.crashes", str(-(-KILLS // less // len(names))), *names]
+    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    rows = [
+        {
+            "case": t["estimator"],
+            "lives": t["lives"],
+            "resumed": t["resumed"],
+            "ends": t["ends"],
+            "harmed": 0 if t["same"] else 1,
+        }
+        for t in told
+    ]
+    return _entry(lab, "kills", "kill -9 at random moments, half inside a write. Harmed: other bits in the end.", rows)
+
+
+def _model(folder: Path) -> Path:
+    import shoal
+
+    X = np.random.default_rng(0).normal(size=(300, 4))
+    shoal.save(shoal.KMeans(3, random_state=0).fit(X), folder / "model.npz")
+    return folder / "model.npz"
+
+
+def _checkpoint(folder: Path) -> tuple[Path, Callable[[], Any]]:
+    """A file that a fit left when it was cut off, and how to go on with it."""
+    import shoal
+
+    path, X = folder / "checkpoint.npz", np.random.default_rng(0).normal(size=(300, 4))
+
+    def fit(**options: Any) -> None:
+        with shoal.Checkpoint(path, every=0):
+            shoal.KMeans(3, init=X[:3], tol=0, **options).fit(X)
+
+    def stop(record: dict[str, Any]) -> None:
+        if record["step"] == 3:
+            raise InterruptedError
+
+    with contextlib.suppress(InterruptedError), mock.patch("shoal.io.checkpoint.SHARE", 1e9):
+        fit(callback=stop)
+    return path, fit
+
+
+def disks(lab: Lab, less: int) -> Entry:
+    """Each call of the system's that a write makes fails, in each of three ways."""
+    import shoal
+
+    rows = []
+    for number in ERRORS:
+        path = _model(lab.folder / _fresh(lab))
+        before, model = path.read_bytes(), shoal.load(path)
+        tried = harmed = 0
+        for site in ("open", "write", "flush", "fsync", "replace"):
+            for call in range(1, 200):
+                if not _fails_at(site, call, number, partial(shoal.save, model, path)):
+                    break
+                tried += 1
+                harmed += path.read_bytes() != before or list(path.parent.iterdir()) != [path]
+        rows.append({"case": errno.errorcode[number], "tried": tried, "harmed": harmed})
+    return _entry(
+        lab, "disks", "Every call of a write fails once. Harmed: the old file is not as it was, or more is there.", rows
+    )
+
+
+def _fresh(lab: Lab) -> str:
+    name = f"faults-{time.monotonic_ns()}"
+    (lab.folder / name).mkdir()
+    return name
+
+
+class Failing:
+    """A file whose n-th write, or flush, fails."""
+
+    def __init__(self, file: Any, site: str, tick: Callable[[], None]) -> None:
+        self._file, self._site, self._tick = file, site, tick
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._site:
+            self._tick()
+        return getattr(self._file, name)
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def _fails_at(site: str, call: int, number: int, work: Callable[[], None]) -> bool:
+    """Let the n-th call fail; was there one?"""
+    left = [call]
+
+    def tick() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise OSError(number, os.strerror(number))
+
+    def deadly(inner: Any) -> Any:
+        return lambda *args, **options: (tick(), inner(*args, **options))[1]
+
+    def opened(path: Any, mode: str = "r") -> Any:
+        if site == "open":
+            tick()
+        return Failing(open(path, mode), site, tick)
+
+    patches = [mock.patch("shoal.core.replacing.open", opened, create=True)]
+    if site in ("fsync", "replace"):
+        patches = [mock.patch(f"shoal.core.replacing.os.{site}", deadly(getattr(os, site)))]
+    with contextlib.ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
+        with contextlib.suppress(OSError):
+            work()
+    return left[0] <= 0
+
+
+def cuts(lab: Lab, less: int) -> Entry:
+    """Files of every format, cut at random places, and of no bytes."""
+    from shoal import open_rows
+    from tests.io import writers
+
+    X = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
+    rows = []
+    for name in [name for name in (*writers.DENSE, *writers.TEXT) if "." in name and name != "rows.zarr"]:
+        path = lab.folder / _fresh(lab) / name
+        {**writers.DENSE, **writers.TEXT}[name](path, X)
+        data = path.read_bytes()
+        with contextlib.suppress(ValueError):
+            open_rows(path).read(0, 1)  # what is imported is not to count
+        harmed = refused = 0
+        places = [0, *np.random.default_rng(1).integers(0, len(data), CUTS // less).tolist()]
+        for size in places:
+            path.write_bytes(data[:size])
+            tracemalloc.start()
+            try:
+                there = open_rows(path)
+                there.read(0, len(there))
+                harmed += name not in writers.TEXT and name != "rows.fvecs"  # of these, what is left are rows
+            except ValueError as error:
+                refused += 1
+                harmed += name not in str(error)
+            harmed += tracemalloc.get_traced_memory()[1] > max(2 * len(data), 4e6)
+            tracemalloc.stop()
+        rows.append({"case": name, "tried": len(places), "refused": refused, "harmed": harmed})
+    return _entry(lab, "cuts", "Harmed: read as if whole, an error without the file's name, or much memory.", rows)
+
+
+def flips(lab: Lab, less: int) -> Entry:
+    """Single bits of a model and of a checkpoint."""
+    import shoal
+    from shoal.io.errors import Rejected
+
+    model = _model(lab.folder / _fresh(lab))
+    checkpoint, go_on = _checkpoint(lab.folder / _fresh(lab))
+    rows = []
+    for path, use in ((model, lambda: shoal.load(model)), (checkpoint, go_on)):
+        data, rng, harmed, count = path.read_bytes(), np.random.default_rng(0), 0, FLIPS // 2 // less
+        for place in rng.integers(0, 8 * len(data), count).tolist():
+            changed = bytearray(data)
+            changed[place // 8] ^= 1 << place % 8
+            path.write_bytes(changed)
+            try:
+                use()
+                harmed += 1
+            except Rejected:
+                pass
+        rows.append({"case": path.stem, "tried": count, "harmed": harmed})
+    return _entry(lab, "flips", "Harmed: a changed file was taken.", rows)
+
+
+def hostile(lab: Lab, less: int) -> Entry:
+    """Models that were made to do harm, each in a fresh process."""
+    from tests.io.test_models import HOSTILE, sealed
+
+    code = (
+        "import resource, sys, time, shoal\nfrom shoal.io.models import load\n"
+        "before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()\n"
+        "try:\n    load(sys.argv[1])\n    print('loaded')\nexcept ValueError:\n    print('refused')\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, time.monotonic() - began)"
+    )
+    rows = []
+    for name, (manifest, members, _) in list(HOSTILE.items())[:: 10 if lab.quick else 1]:
+        path = sealed(lab.folder / "hostile.npz", manifest, **members)
+        command = [sys.executable, "-W", "ignore", "-c", code, str(path)]
+        word, kilobytes, seconds = subprocess.run(
+            command, env=environment(), stdout=subprocess.PIPE, text=True, check=True
+        ).stdout.split()
+        megabytes = int(kilobytes) / 1000
+        harmed = int(word != "refused" or megabytes > 100 or float(seconds) > 2)
+        rows.append({"case": name, "MB": round(megabytes, 1), "seconds": round(float(seconds), 2), "harmed": harmed})
+    return _entry(lab, "hostile", "Harmed: loaded, or 100 MB or two seconds spent on it.", rows)

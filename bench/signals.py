@@ -1,0 +1,216 @@
+"""The command line, stopped and killed at random moments: does it end in time, and does it go on to the same bits?
+
+`python -m bench.signals STOPS KILLS [SEED]` prints what came of it, a line of JSON. Each life of a fit is a fork of that
+process, which has all code loaded, so that many lives cost little.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .measure import Lab, environment
+from .results import Entry
+from .suites import entry_of
+
+FIT = ["fit", "rows.npy", "-k", "50", "--method", "lloyd", "--init", "random", "--set", "tol=0", "--set", "max_iter=20"]
+FIT += ["--set", "n_init=2", "--threads", "2", "--standardize", "--progress", "json", "-o", "out", "--force"]
+OUT = Path("out")
+
+
+class Fate(NamedTuple):
+    """What ends a life: a signal so many seconds after its birth, or a kill at its nth sync or renaming of a file."""
+
+    number: int = 0
+    after: float = 0.0
+    write: int = 0
+
+
+OLD_AGE = Fate()
+
+
+class Ended(NamedTuple):
+    code: int  # minus the signal, if that ended it
+    seconds: float  # of the life, or, after a signal, from there on
+    said: str
+
+
+def _live(words: list[str], fate: Fate, often: bool) -> int:
+    """In a process of its own."""
+    from shoal.cli import main, run
+    from shoal.io import checkpoint
+
+    if often:  # the state is written after every step
+        run.EVERY, checkpoint.SHARE = 0.0, 1e9
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which may be ignored, where this runs in the background
+    calls = [0]
+
+    def counted(call: Any) -> Any:
+        def at(*arguments: Any) -> Any:
+            calls[0] += 1
+            if calls[0] == fate.write:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments)
+
+        return at
+
+    os.fsync, os.replace = counted(os.fsync), counted(os.replace)
+    try:
+        main.main(words)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 99
+
+
+def life(words: list[str], fate: Fate = OLD_AGE, often: bool = False) -> Ended:
+    began = time.perf_counter()
+    with open("said", "w+b") as said:
+        child = os.fork()
+        if not child:
+            code = 98
+            try:
+                for stream in (1, 2):
+                    os.dup2(said.fileno(), stream)
+                code = _live(words, fate, often)
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+        if fate.number:
+            time.sleep(fate.after)
+            os.kill(child, fate.number)
+            began = time.perf_counter()
+        _, status = os.waitpid(child, 0)
+        seconds = time.perf_counter() - began
+        said.seek(0)
+        return Ended(os.waitstatus_to_exitcode(status), seconds, said.read().decode())
+
+
+def digest() -> str:
+    """Of all that a fit gives, but for times."""
+    import shoal
+
+    model = shoal.load(OUT / "model.npz")
+    told = hashlib.sha256(np.ascontiguousarray(model.cluster_centers_).tobytes() + (OUT / "labels.npy").read_bytes())
+    told.update(repr((model.inertia_, model.n_iter_, model.stop_reason_)).encode())
+    return told.hexdigest()
+
+
+def is_sound() -> bool:
+    """Can every file that is there be read, and is nothing but what is half written beside them?"""
+    from shoal.cli.folder import FILES, LOCK, read_notes
+    from shoal.io.archive import read
+
+    names = {path.name for path in OUT.iterdir()} if OUT.exists() else set()
+    if "run.json" in names:
+        read_notes(OUT)
+    for kind in {"checkpoint", "model"} & {name.removesuffix(".npz") for name in names}:
+        read(OUT / f"{kind}.npz", kind)
+    return all(name in (*FILES, LOCK) or name.endswith(".tmp") for name in names)
+
+
+def _next() -> list[str]:
+    """Go on, if there is anything to go on with."""
+    return ["resume", "out", "-q"] if (OUT / "run.json").exists() else FIT
+
+
+def stops(count: int, whole: float, expected: str, luck: random.Random) -> dict[str, Any]:
+    """SIGINT and SIGTERM in turns; each stopped fit is gone on with."""
+    seconds, right, kept, same = [], 0, 0, 0
+    for i in range(count):
+        shutil.rmtree(OUT, ignore_errors=True)
+        number = (signal.SIGINT, signal.SIGTERM)[i % 2]
+        ended = life(FIT, Fate(number, luck.uniform(0.03, whole)))
+        over = ended.code == 0  # before the signal came
+        right += (over or (ended.code == 128 + number and "stopped by SIG" in ended.said)) and is_sound()
+        kept += over or (OUT / "checkpoint.npz").exists()
+        seconds.append(ended.seconds)
+        if not over:
+            last = life(_next())
+            assert last.code == 0, last.said
+        same += digest() == expected
+    worst = float(np.quantile(seconds, 0.99)) if seconds else 0.0
+    return {"stops": count, "right": right, "kept": kept, "same after stops": same, "seconds, p99": worst}
+
+
+def kills(count: int, whole: float, writes: int, expected: str, luck: random.Random) -> dict[str, Any]:
+    """Again and again, half of them inside a write; whenever a fit has come to its end, another begins."""
+    killed = resumed = ends = same = sound = lives = 0
+    shutil.rmtree(OUT, ignore_errors=True)
+    while killed < count or not ends:
+        lives += 1
+        fate = Fate(write=luck.randint(1, writes)) if lives % 2 else Fate(signal.SIGKILL, luck.uniform(0, whole))
+        resumed += (OUT / "checkpoint.npz").exists()
+        ended = life(_next(), fate if killed < count else OLD_AGE, often=True)
+        killed += ended.code == -signal.SIGKILL
+        sound += is_sound()
+        if ended.code == 0:
+            ends, same = ends + 1, same + (digest() == expected)
+            shutil.rmtree(OUT)
+        elif ended.code != -signal.SIGKILL:
+            raise SystemExit(ended.said)
+    return {"kills": killed, "lives": lives, "resumed": resumed, "ends": ends, "same after kills": same, "sound": sound}
+
+
+def main(count_stops: int, count_kills: int, seed: int = 0) -> None:
+    luck, rng = random.Random(seed), np.random.default_rng(0)
+    np.save("rows.npy", rng.normal(size=(6000, 8)).astype(np.float32))
+    import shoal.cli.main
+
+    with contextlib.suppress(SystemExit):  # so that all code is loaded
+        shoal.cli.main.main([*FIT, "--json"])
+    whole = life(FIT)
+    assert whole.code == 0, whole.said
+    expected = digest()
+    told = stops(count_stops, 1.1 * whole.seconds, expected, luck)
+    often = life(FIT, often=True)
+    writes = 2 * (sum('"step"' in line for line in often.said.splitlines()) + 5)
+    told |= kills(count_kills, 1.1 * often.seconds, writes, expected, luck)
+    print(json.dumps(told), flush=True)
+
+
+def run(folder: Path, count_stops: int, count_kills: int) -> dict[str, Any]:
+    """The same from a process that has threads, which no fork would have."""
+    command = [sys.executable, "-m", "bench.signals", str(count_stops), str(count_kills)]
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def signals(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
+    """A fit of the command line, stopped 100 times and killed 200 times at random moments."""
+    if os.name != "posix":
+        lab.leave_out("signals: only POSIX has them")
+        return
+    with tempfile.TemporaryDirectory(dir=lab.folder) as folder:
+        told = run(Path(folder), *((4, 6) if lab.quick else (100, 200)))
+    pairs = (("stops", "right"), ("stops", "same after stops"), ("lives", "sound"), ("ends", "same after kills"))
+    wrong = sum(told[all_] - told[good] for all_, good in pairs)
+    figures = [
+        {"what": "lives that ended wrong, fits of other bits, files that can't be read", "value": wrong, "limit": 0},
+        {"what": "seconds from a signal to the end, 99th percentile", "value": told["seconds, p99"], "limit": 1.0},
+    ]
+    measure = (
+        "SIGINT and SIGTERM, then SIGKILL (half of them inside a write), at random moments of `shoal fit` and `shoal resume`, "
+        "until each fit has come to its end. Right: exit code 130 or 143, one line, files that can be read. Kept: with a "
+        "checkpoint; there is none before the first step. Same: to the last bit what an undisturbed fit gives."
+    )
+    yield entry_of(lab, "signals", measure, [told], figures)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""The data of a command: rows of a file, as the options say, and what tells whether a file is still the same."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .errors import opening
+from .options import ROWS, place
+
+
+def open_data(path: str, settings: Mapping[str, Any]) -> Any:
+    """Rows of a file."""
+    import shoal
+
+    given = {name: settings.get(name) for name in ROWS}
+    if isinstance(given["id_column"], str):
+        given["id_column"] = place(given["id_column"])
+    with opening(path):
+        return shoal.open_rows(path, **given)
+
+
+def open_texts(path: str, settings: Mapping[str, Any]) -> Any:
+    """Rows of the same file, called by their texts."""
+    if settings["columns"] is None and settings["text_column"] != settings["id_column"]:
+        raise click.UsageError(f"--text-column {settings['text_column']} is not to be clustered by: say --columns, too.")
+    return open_data(path, {**settings, "id_column": settings["text_column"]})
+
+
+def check_image(rows: Any, shape: tuple[int, ...] | None) -> None:
+    """Before a long fit, not after it."""
+    if shape is not None and (math.prod(shape) != rows.shape[1] or shape[2:] not in ((), (1,), (3,))):
+        size = "x".join(map(str, shape))
+        raise click.UsageError(f"--image {size} is no shape of rows of {rows.shape[1]:,} columns: give height x width.")
+
+
+def is_model(path: str) -> bool:
+    """A model of Shoal's, or at least something that says so."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "manifest.json" in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def size_of(path: str) -> int:
+    """Bytes on the disk, of all files if it is a folder."""
+    return sum(file.stat().st_size for file in _files(Path(path)))
+
+
+def fingerprint(path: str) -> str:
+    """What tells whether a file is still the same."""
+    from ..io.files import fingerprint
+
+    return fingerprint(Path(path))
+
+
+def _files(root: Path) -> list[Path]:
+    return sorted(file for file in root.rglob("*") if file.is_file()) if root.is_dir() else [root]

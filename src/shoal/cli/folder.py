@@ -1,0 +1,91 @@
+"""The folder of a run: what is in it, and that one process at a time works there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .errors import Turned
+from .methods import METHODS
+from .output import saving
+
+NOTES, CHECKPOINT, LOCK = "run.json", "checkpoint.npz", ".lock"
+FILES = (NOTES, CHECKPOINT, "model.npz", "labels.npy", "labels.parquet", "history.csv", "report.html")
+
+
+def check(folder: Path, force: bool, data: str) -> None:
+    """If anything is there already, only on demand; and never the data."""
+    if folder.is_file():
+        raise click.UsageError(f"{folder}: is a file: name a folder.")
+    if Path(data).resolve() in [(folder / name).resolve() for name in FILES]:
+        raise click.UsageError(f"{data}: would be replaced by what a fit writes to {folder}: name another folder.")
+    with saving(folder):
+        there = folder.exists() and any(file.name != LOCK for file in folder.iterdir())
+    if there and not force:
+        raise click.UsageError(
+            f"{folder}: is not empty: go on with `shoal resume`, name another folder, or say --force to replace what is there."
+        )
+
+
+def clear(folder: Path) -> None:
+    """Remove what an earlier run has left; nothing else."""
+    tidy(folder)
+    with saving(folder):
+        for name in FILES:
+            (folder / name).unlink(missing_ok=True)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a run that was killed has left half written."""
+    from ..io.archive import tidy
+
+    with saving(folder):
+        for name in FILES:
+            tidy(folder / name)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make it, and keep other processes out. The system opens the lock when the process ends, however it does."""
+    with saving(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        yield
+        return
+    with saving(folder):
+        fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise click.UsageError(
+                f"{folder}: another process is at work there: wait for it, or name another folder."
+            ) from error
+        yield
+    finally:
+        os.close(fd)
+
+
+def read_notes(folder: Path) -> dict[str, Any]:
+    """What the run was asked to do, if it can be believed."""
+    path = folder / NOTES
+    try:
+        notes = json.loads(path.read_bytes())
+        data, settings = notes["data"], notes["settings"]
+        good = notes["format"] == "shoal run" and isinstance(data, str) and isinstance(notes["fingerprint"], str)
+        good = good and settings["method"] in METHODS and {"clusters", "seed", "extra"} <= settings.keys()
+    except FileNotFoundError as error:
+        raise click.UsageError(f"{path}: there is no such file: name a folder that `shoal fit -o` has made.") from error
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise Turned(f"{path}: can't be read as the notes of a run ({error}): begin anew with `shoal fit --force`.") from error
+    if not good:
+        raise Turned(f"{path}: holds no notes of a run: begin anew with `shoal fit --force`.")
+    return dict(notes)

@@ -1,0 +1,116 @@
+"""Methods by the names that people type, and the estimator behind each."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "auto": ("NestedKMeans", {"quality": 0.01}),
+    "exact": ("KMeans", {}),
+    "lloyd": ("KMeans", {"algorithm": "lloyd"}),
+    "hamerly": ("KMeans", {"algorithm": "hamerly"}),
+    "elkan": ("KMeans", {"algorithm": "elkan"}),
+    "yinyang": ("KMeans", {"algorithm": "yinyang"}),
+    "exponion": ("KMeans", {"algorithm": "exponion"}),
+    "projected": ("KMeans", {"algorithm": "projected"}),
+    "nested": ("NestedKMeans", {}),
+    "minibatch": ("MiniBatchKMeans", {}),
+    "online": ("OnlineKMeans", {}),
+    "gradient": ("GradientKMeans", {}),
+    "vrkm": ("VarianceReducedKMeans", {"variant": "vrkm"}),
+    "vrkm++": ("VarianceReducedKMeans", {"variant": "vrkm++"}),
+    "mixture": ("SphericalMixture", {}),
+    "compressed": ("CompressedKMeans", {}),
+    "binary": ("BinaryKMeans", {}),
+    "spectral": ("MiniBatchSpectral", {}),
+    "spectral-exact": ("ExactSpectral", {}),
+    "spectral-power": ("PowerSpectral", {}),
+    "spectral-nystrom": ("NystromSpectral", {}),
+    "spectral-landmarks": ("LandmarkSpectral", {}),
+}
+SEEDINGS = ("k-means++", "k-means||", "afk-mc2", "random")
+
+method_option = click.option(
+    "--method",
+    type=click.Choice(list(METHODS)),
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help=", ".join(METHODS) + ".",
+)
+set_option = click.option("--set", "extra", multiple=True, metavar="NAME=VALUE", help="Any other parameter of the method.")
+
+
+def assignments(given: tuple[str, ...]) -> dict[str, Any]:
+    """`--set n_bits=64` as a parameter; what is no JSON is text."""
+    out = {}
+    for item in given:
+        name, equals, value = item.partition("=")
+        if not equals or not name.isidentifier():
+            raise click.BadParameter(f"{item!r} is no NAME=VALUE.", param_hint="--set")
+        try:
+            out[name] = json.loads(value)
+        except ValueError:
+            out[name] = value
+    return out
+
+
+def estimator(method: str, k: int, settings: Mapping[str, Any], **more: Any) -> Any:
+    """An estimator for these settings, or a usage error that says which of them it does not take.
+
+    A callback among them should be a function: what a bound method belongs to would be copied with the estimator.
+    """
+    import shoal
+
+    name, fixed = METHODS[method]
+    cls = getattr(shoal, name)
+    takes = inspect.signature(cls).parameters
+    given = {
+        "init": _start(settings),
+        "metric": None if settings.get("metric") == "euclidean" else settings.get("metric"),
+        "time_budget": settings.get("time"),
+        "n_threads": settings.get("threads"),
+        "random_state": settings.get("seed", 0),
+        **settings.get("extra", {}),
+        **more,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    for parameter in given:
+        if parameter not in takes or parameter in ("n_clusters", "verbose"):
+            flag = {"time_budget": "--time", "init": "--init", "metric": "--metric"}.get(parameter, f"--set {parameter}")
+            raise click.UsageError(f"{flag} means nothing to --method {method}: leave it out, or choose another method.")
+    model = cls(k, **{**fixed, **given})
+    return shoal.Standardized(model) if settings.get("standardize") else model
+
+
+def _start(settings: Mapping[str, Any]) -> Any:
+    """Where to start: by name, or centres from a file."""
+    init = settings.get("init")
+    if init is None or init in SEEDINGS:
+        return init
+    if not Path(init).exists():
+        raise click.BadParameter(f"{init!r} is neither {', '.join(SEEDINGS)} nor a file.", param_hint="--init")
+    if settings.get("standardize"):
+        raise click.UsageError(f"--init {init}: its centres are in units that --standardize does away with: leave one out.")
+    import numpy as np
+
+    import shoal
+
+    from .data import is_model, open_data
+    from .errors import Turned, opening
+
+    if not is_model(init):
+        rows = open_data(init, {})
+        with opening(init):
+            return np.asarray(rows)
+    with opening(init):
+        model = shoal.load(init)
+    if not hasattr(model, "cluster_centers_"):
+        raise Turned(f"{init}: is a {type(model).__name__} without centres to start from: name a model that has some.")
+    return model.cluster_centers_

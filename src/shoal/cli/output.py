@@ -1,0 +1,135 @@
+"""What a command leaves behind: its result on stdout, and files that never replace others unasked."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .errors import NoRoom, one_line
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it; what is not finite is null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def show(result: Mapping[str, Any], as_json: bool, lines: Mapping[str, object]) -> None:
+    """The result: one JSON document, or the lines of it that people want."""
+    if as_json:
+        click.echo(json.dumps(plain(result)))
+        return
+    width = max(map(len, lines), default=0)
+    for name, value in lines.items():
+        click.echo(f"{name:<{width}}  {one_line(value)}")
+
+
+def show_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Columns that line up, numbers to the right."""
+    table = [list(head), *([one_line(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[j]) for row in table) for j in range(len(head))]
+    for row in table:
+        click.echo(
+            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
+        )
+
+
+def size(count: float) -> str:
+    """Bytes, for people."""
+    power = min(int(math.log10(max(count, 1))) // 3, 4)
+    return f"{count / 1000**power:.{3 if power else 0}{'g' if power else 'f'}} {('bytes', 'KB', 'MB', 'GB', 'TB')[power]}"
+
+
+def refuse(path: Path, force: bool, *inputs: str) -> None:
+    """Nothing is replaced unless it was asked for, no folder by a file, and never what is read."""
+    if path.is_dir():
+        raise click.UsageError(f"{path}: is a folder: name a file.")
+    if path.exists() and any(os.path.samefile(path, given) for given in inputs):
+        raise click.UsageError(f"{path}: is to be read, not written: name another file.")
+    if os.path.lexists(path) and not force:
+        raise click.UsageError(f"{path}: is there already: name another file, or say --force to replace it.")
+    if not path.parent.is_dir():
+        raise click.UsageError(f"{path.parent}: there is no such folder: make it, or name another.")
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[io.IOBase | Any]:
+    """A file that is there when all of it is."""
+    from ..core.replacing import replacing
+
+    with saving(path), replacing(path) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def saving(path: Path) -> Iterator[None]:
+    """Whatever keeps a file from being written is told with its name."""
+    try:
+        yield
+    except OSError as error:
+        raise NoRoom(f"{path}: can't be written ({error.strerror or error}): make room, or name another place.") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    with writing(path) as file:
+        file.write(json.dumps(plain(value), indent=1).encode() + b"\n")
+
+
+def write_csv(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    """Records as a table. Text that a spreadsheet would run gets a quote before it."""
+    names = list(dict.fromkeys(name for record in records for name in record))
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(map(tame, names))
+    table.writerows([tame(record.get(name, "")) for name in names] for record in records)
+    with writing(path) as file:
+        file.write(text.getvalue().encode())
+
+
+def tame(cell: Any) -> Any:
+    if not isinstance(cell, str):
+        return cell
+    cell = one_line(cell)
+    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell
+
+
+def write_labels(path: Path, labels: Any, ids: Any = None) -> None:
+    """npy; Parquet where rows have names, or where the name of the file asks for it."""
+    import numpy as np
+
+    if path.suffix != ".parquet":
+        with writing(path) as file:
+            np.lib.format.write_array(file, np.asarray(labels), allow_pickle=False)
+        return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = np.arange(len(labels)) if ids is None else ids
+    with writing(path) as file:
+        pq.write_table(pa.table({"id": pa.array(names), "label": pa.array(labels)}), file)
+
+
+def need_parquet() -> None:
+    """Before a long fit, not after it."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise click.UsageError(
+            "Labels with ids are written as Parquet, for which Shoal needs pyarrow: pip install 'shoal[parquet]'."
+        ) from error

@@ -1,0 +1,91 @@
+"""What a fit will take: memory, by its parts (see `core.memory`), and time, by a trial on some of the rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from .errors import NoRoom
+from .methods import METHODS, estimator
+from .output import size
+
+TRIAL = 20_000  # rows
+PASSES = {"auto": 3, "minibatch": 3, "online": 10}  # over all rows, of which most methods need about 30
+USUAL = 30
+
+
+def parts(rows: Any, method: str, k: int, threads: int | None, extra: Mapping[str, Any] | None = None) -> dict[str, float]:
+    """Bytes, by what they are for."""
+    from ..core.memory import plan
+
+    return plan(estimator(method, k, {"extra": dict(extra or {})}), rows, threads)
+
+
+def check_memory(rows: Any, settings: dict[str, Any]) -> None:
+    """Refuse at once what can't keep below the limit, and say what would; fewer threads, if that is enough."""
+    limit = settings.get("memory")
+    if limit is None:
+        return
+    k, method, extra = settings["clusters"], settings["method"], settings["extra"]
+    needed = sum(parts(rows, method, k, settings["threads"], extra).values())
+    threads = settings["threads"] or _default()
+    while needed > limit and threads > 1:
+        threads -= 1
+        needed = sum(parts(rows, method, k, threads, extra).values())
+    if needed > limit:
+        raise NoRoom(
+            f"--memory {size(limit)} is too little: {method} with {k:,} clusters of {rows.shape[0]:,} rows takes about "
+            f"{size(needed)}: {_instead(rows, k, limit, needed)}."
+        )
+    if settings["threads"] is not None or threads < _default():
+        settings["threads"] = threads
+
+
+def _instead(rows: Any, k: int, limit: float, needed: float) -> str:
+    """What would fit."""
+    ways = [f"allow {size(1.01 * needed)}"]
+    for method in ("lloyd", "minibatch"):
+        if sum(parts(rows, method, k, 1).values()) <= limit:
+            ways.append(f"or choose --method {method}")
+            break
+    return " ".join(ways)
+
+
+def _default() -> int:
+    from ..core.rows import default_threads
+
+    return default_threads()
+
+
+def estimate_seconds(rows: Any, method: str, k: int, threads: int | None) -> float | None:
+    """By one step of Lloyd's on some rows; None for methods that no step of Lloyd's tells anything about."""
+    import numpy as np
+
+    import shoal
+
+    if not METHODS[method][0].endswith("KMeans") or k > rows.shape[0]:
+        return None
+    n = rows.shape[0]
+    m = min(n, max(TRIAL, k))
+    begun = time.perf_counter()
+    X = rows.read(0, m)
+    reading = (time.perf_counter() - begun) / m
+    C = rows.take(np.linspace(0, n - 1, k).astype(np.int64))
+    C = C.toarray() if hasattr(C, "toarray") else C
+    steps: list[float] = []
+
+    def watch(record: dict[str, Any]) -> None:
+        steps.append(record["seconds"])
+
+    model = shoal.KMeans(k, init=C, algorithm="lloyd", max_iter=3, tol=0, n_threads=threads, callback=watch)
+    model.fit(X)
+    step = min(np.diff(steps, prepend=0.0)) / m
+    return float(n * max(reading, step) * PASSES.get(method, USUAL))
+
+
+def check_clusters(k: int, n: int) -> None:
+    if k > n:
+        raise click.UsageError(f"-k {k:,} clusters of {n:,} rows can't be: ask for fewer.")

@@ -1,0 +1,71 @@
+"""`shoal predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .options import COUNT, DATA, force_option, rows_options, watch_options
+
+
+@click.command()
+@click.argument("model", type=DATA)
+@click.argument("data", type=DATA)
+@click.option("-o", "--output", type=click.Path(), required=True, help="Labels: npy, or parquet for ids and labels.")
+@click.option("--threads", type=COUNT, help="Threads to use.")
+@rows_options
+@force_option
+@watch_options
+def predict(
+    model: str,
+    data: str,
+    output: str,
+    threads: int | None,
+    force: bool,
+    progress: str,
+    quiet: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Label the rows of DATA by a MODEL that `shoal fit` wrote."""
+    from .output import need_parquet, refuse, show, write_labels
+    from .progress import watching
+
+    path = Path(output)
+    if path.suffix not in (".npy", ".parquet"):
+        raise click.UsageError(f"{path}: ends in neither .npy nor .parquet: name a file that does.")
+    if path.suffix == ".parquet":
+        need_parquet()
+    elif settings["id_column"] is not None:
+        raise click.UsageError(f"{path}: npy has no room for ids: name a file that ends in .parquet.")
+    refuse(path, force, model, data)
+    with watching(progress, quiet) as watch:
+        watch.note("labelling the rows")
+        rows, labels, k = _label(model, data, threads, settings)
+        write_labels(path, labels, rows.ids)
+    import numpy as np
+
+    sizes = np.bincount(labels, minlength=k)
+    result = {"model": model, "data": data, "rows": len(labels), "clusters": k, "sizes": sizes, "labels": str(path)}
+    used = int(np.count_nonzero(sizes))
+    show(result, as_json, {"rows": f"{len(labels):,}", "clusters": f"{used:,} of {k:,} have rows", "labels": path})
+
+
+def _label(model: str, data: str, threads: int | None, settings: dict[str, Any]) -> tuple[Any, Any, int]:
+    import shoal
+
+    from .data import open_data
+    from .errors import Turned, opening, reading_data
+
+    with opening(model):
+        fitted = shoal.load(model)
+    if not hasattr(fitted, "predict"):
+        raise Turned(f"{model}: holds a {type(fitted).__name__}, which labels no rows: name a model of `shoal fit`.")
+    inner = getattr(fitted, "estimator_", fitted)
+    if threads is not None:
+        inner.n_threads = threads
+    rows = open_data(data, settings)
+    with reading_data():
+        return rows, fitted.predict(rows), int(inner.n_clusters)

@@ -1,0 +1,210 @@
+"""A fit from its settings to its files, for `fit`, which begins one, and `resume`, which ends one."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import shlex
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from .data import fingerprint, open_data, open_texts
+from .errors import BadData, complain, opening, reading_data
+from .folder import CHECKPOINT, NOTES, clear
+from .methods import SEEDINGS, estimator
+from .options import settings
+from .output import saving, write_csv, write_json, write_labels
+from .progress import Watch
+from .stopping import Interrupted
+
+EVERY = 10.0  # seconds from one checkpoint to the next, or longer: writing takes no more than 1% of the time
+
+
+@contextlib.contextmanager
+def heard(told: list[str]) -> Iterator[None]:
+    """Keep what is warned of, for the report, and tell it as ever."""
+    with warnings.catch_warnings():
+        before = warnings.showwarning
+
+        def both(message: Warning | str, *more: Any, **named: Any) -> None:
+            told.append(str(message))
+            before(message, *more, **named)
+
+        warnings.showwarning = both
+        yield
+
+
+def begin(folder: Path, data: str, chosen: Mapping[str, Any], command: str) -> dict[str, Any]:
+    """Notes of a run that has everything before it."""
+    with opening(data):
+        prints = fingerprint(data)
+    files = {name: chosen[name] for name in ("init", "scratch") if chosen[name] not in (None, *SEEDINGS)}
+    clear(folder)
+    notes = {
+        "format": "shoal run",
+        "shoal": __version__,
+        "status": "running",
+        "begun": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": command,
+        "data": str(Path(data).absolute()),
+        "fingerprint": prints,
+        "settings": {**chosen, **{name: str(Path(file).absolute()) for name, file in files.items()}},
+    }
+    write_json(folder / NOTES, notes)
+    return notes
+
+
+def reopen(notes: Mapping[str, Any]) -> Any:
+    """The rows of a run that was begun before, if they are still what they were."""
+    data = notes["data"]
+    with opening(data):
+        if fingerprint(data) != notes["fingerprint"]:
+            raise BadData(f"{data}: has changed since the run began: begin anew with `shoal fit --force`.")
+    return open_data(data, notes["settings"])
+
+
+def carry_out(folder: Path, notes: dict[str, Any], rows: Any, watch: Watch) -> dict[str, Any]:
+    """Fit under a checkpoint, which goes when all files are there; give the result."""
+    told, begun, stopper = list[str](), time.perf_counter(), settings().stopper
+    stopper.advice = f"go on with `{shlex.join(['shoal', 'resume', str(folder)])}`"
+    with heard(told), _kept(folder / CHECKPOINT) as kept, reading_data():
+        model = _fit(rows, notes["settings"], watch, kept)
+        _leave(folder, notes, rows, model, told, watch, time.perf_counter() - begun)
+    stopper.advice = ""
+    return dict(notes["result"])
+
+
+@contextlib.contextmanager
+def _kept(path: Path) -> Iterator[Any]:
+    """A checkpoint that hears of signals."""
+    from ..io.checkpoint import Checkpoint, Stopped
+
+    class Told(Checkpoint):
+        writing = False
+
+        def offer(self, progress: Any) -> None:
+            self.writing = True
+            try:
+                super().offer(progress)
+            finally:
+                self.writing = False
+
+    stopper, kept = settings().stopper, Told(path, every=EVERY)
+    stopper.is_writing = lambda: kept.writing
+    try:
+        with kept:
+            yield kept
+    except Stopped as error:
+        raise stopper.error() from error
+
+
+def _limit(chosen: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
+    from ..core.memory import MemoryLimit
+
+    limit = chosen.get("memory")
+    return contextlib.nullcontext() if limit is None else MemoryLimit(limit)
+
+
+def _fit(rows: Any, chosen: Mapping[str, Any], watch: Watch, kept: Any) -> Any:
+    """A fitted model that remembers nothing of this process."""
+    model = estimator(chosen["method"], chosen["clusters"], chosen, callback=lambda record: watch.step(record))
+    watch.note(f"clustering {rows.shape[0]:,} rows x {rows.shape[1]:,} columns into {chosen['clusters']:,}")
+    stopper = settings().stopper
+    stopper.ask = kept.stop
+    try:
+        with _limit(chosen):
+            model.fit(rows)
+    finally:
+        stopper.ask = None
+    if stopper.number:  # it came too late for the fit to hear of it
+        raise Interrupted
+    for part in (model.estimator, model.estimator_) if chosen.get("standardize") else (model,):
+        part.callback = None
+    return model
+
+
+def _leave(folder: Path, notes: dict[str, Any], rows: Any, model: Any, told: list[str], watch: Watch, seconds: float) -> None:
+    """Write all files; the notes last, since they say that the others are there."""
+    import shoal
+
+    chosen = notes["settings"]
+    watch.note("writing the files")
+    labels = folder / ("labels.npy" if chosen.get("id_column") is None else "labels.parquet")
+    with saving(folder / "model.npz"):
+        shoal.save(model, folder / "model.npz")
+    write_labels(labels, model.labels_, rows.ids)
+    write_csv(folder / "history.csv", model.history_)
+    files = {"model": "model.npz", "labels": labels.name, "history": "history.csv"}
+    if chosen.get("report", True) and _report(folder / "report.html", notes, rows, model, told, watch):
+        files["report"] = "report.html"
+    notes["result"] = {
+        "rows": rows.shape[0],
+        "columns": rows.shape[1],
+        "clusters": chosen["clusters"],
+        "method": chosen["method"],
+        "estimator": type(getattr(model, "estimator_", model)).__name__,
+        "standardized": bool(chosen.get("standardize")),
+        "seed": chosen["seed"],
+        "energy": getattr(model, "inertia_", None),
+        "steps": int(getattr(model, "n_iter_", 0)),
+        "stopped": str(getattr(model, "stop_reason_", "")),
+        "seconds": seconds,
+        "summary": str(getattr(model, "summary_", "")),
+        "files": {name: str(folder / file) for name, file in files.items()},
+        "warnings": told,
+    }
+    notes["status"] = "done"
+    write_json(folder / NOTES, notes)
+
+
+def _report(path: Path, notes: dict[str, Any], rows: Any, model: Any, told: list[str], watch: Watch) -> bool:
+    """A report, or a word on why there is none: the fit is worth keeping either way."""
+    from ..report import Options, Origin, gather, write_fit
+
+    chosen = notes["settings"]
+    watch.note("writing the report")
+    image = chosen.get("image")
+    options = Options(
+        ids=rows.ids,
+        texts=None if chosen.get("text_column") is None else open_texts(notes["data"], chosen).ids,
+        columns=rows.feature_names,
+        image=None if image is None else tuple(image),
+        seed=chosen["seed"],
+    )
+    origin = Origin(
+        title=f"{Path(notes['data']).name}: {chosen['clusters']:,} clusters",
+        command=notes["command"],
+        seed=chosen["seed"],
+        data=notes["data"],
+        fingerprint=notes["fingerprint"],
+        date=notes["begun"],
+    )
+    try:
+        facts = gather(model, rows, options, origin, told)
+    except (ValueError, NotImplementedError, AttributeError) as error:
+        complain(f"warning: no report was written: {error}")
+        told.append(f"no report was written: {error}")
+        return False
+    with saving(path):
+        write_fit(path, facts)
+    return True
+
+
+def lines(result: Mapping[str, Any]) -> dict[str, object]:
+    """The result for people."""
+    from ..report.words import ENDS
+
+    energy = result["energy"]
+    return {
+        "rows": f"{result['rows']:,} x {result['columns']:,}",
+        "clusters": f"{result['clusters']:,} by {result['method']} ({result['estimator']}), seed {result['seed']}"
+        + ", standardized columns" * bool(result.get("standardized")),
+        **({} if energy is None else {"energy": f"{energy:,.6g}"}),
+        "ended": f"{ENDS.get(result['stopped'], result['stopped'])} after {result['steps']:,} steps, {result['seconds']:.1f} s",
+        **({"in short": result["summary"]} if result["summary"] else {}),
+        **result["files"],
+    }

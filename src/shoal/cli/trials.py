@@ -1,0 +1,79 @@
+"""What `compare` and `sweep` share: where fits start, one of them after the other, and the head of their reports."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import sys
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .data import fingerprint, open_data
+from .errors import opening, reading_data
+from .methods import METHODS, estimator
+from .progress import Watch
+
+MOVERS = [name for name, (cls, _) in METHODS.items() if cls == "SphericalMixture" or cls.endswith("KMeans")]
+MOVERS = [name for name in MOVERS if name not in ("compressed", "binary")]  # those start from codes
+WARM = 1000  # rows
+
+
+def ready(data: str, settings: Mapping[str, Any]) -> Any:
+    """The rows, standardized if that is wanted."""
+    rows = open_data(data, settings)
+    if not settings.get("standardize"):
+        return rows
+    from ..core.scaled import Scaled, scales_of
+
+    with opening(data):
+        return Scaled(rows, scales_of(rows, None, settings["threads"]))
+
+
+def start(rows: Any, k: int, settings: Mapping[str, Any]) -> Any:
+    """Centres for several fits to start from."""
+    from ..core.moments import measure
+
+    model = estimator("exact", k, {**settings, "time": None, "extra": {}, "standardize": False})
+    with reading_data():
+        opened, given = model._first_look(rows, None)
+        if given is not None:
+            return given
+        with opened:
+            opened.frame = measure(opened).frame
+            return opened.frame.out_of(model._start(opened, None, rows, settings["seed"], 0), opened.dtype)
+
+
+def warm(method: str, rows: Any, settings: Mapping[str, Any]) -> None:
+    """Compile what the method needs, so that the first one is not timed for all."""
+    with reading_data(), warnings.catch_warnings(action="ignore"):
+        plain = {**settings, "init": "random", "time": None, "extra": {"max_iter": 3}, "standardize": False}
+        some = rows.read(0, min(rows.shape[0], WARM))
+        estimator(method, min(2, some.shape[0]), plain).fit(some)
+
+
+def fitted(method: str, rows: Any, centers: Any, settings: Mapping[str, Any], watch: Watch) -> tuple[Any, float]:
+    """A model that started there, and the seconds it took."""
+    plain = {**settings, "init": None, "extra": {}, "standardize": False}
+    model = estimator(method, len(centers), plain, init=centers, callback=watch.step)
+    begun = time.perf_counter()
+    with reading_data():
+        model.fit(rows)
+    return model, time.perf_counter() - begun
+
+
+def origin(data: str, title: str, seed: int) -> Any:
+    from ..report import Origin
+
+    with opening(data):
+        prints = fingerprint(data)
+    return Origin(
+        title=f"{Path(data).name}: {title}",
+        command=shlex.join(["shoal", *sys.argv[1:]]),
+        seed=seed,
+        data=str(Path(data).absolute()),
+        fingerprint=prints,
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )

@@ -1,0 +1,261 @@
+"""fit, predict, inspect and resume: the files they write, and when they refuse."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shoal
+from shoal.cli import errors, stopping
+from tests.cli.calling import refused, result, run
+
+pytestmark = pytest.mark.usefixtures("rows")
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    """Three far groups in `rows.npy`, where we stand."""
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
+    X[:, 0] += 50 * (np.arange(300) % 3)
+    np.save("rows.npy", X)
+    return X
+
+
+FIT = ("fit", "rows.npy", "-k", 3, "--quiet", "--threads", 1)
+
+
+def test_fit_writes_what_it_says(capsys, rows, tmp_path):
+    told = result(capsys, *FIT, "-o", "out", "--seed", 7)
+    model = shoal.load("out/model.npz")
+    labels = np.load("out/labels.npy", allow_pickle=False)
+    assert sorted(p.name for p in (tmp_path / "out").iterdir() if p.name != ".lock") == sorted(
+        ["model.npz", "labels.npy", "history.csv", "report.html", "run.json"]
+    )
+    assert told["energy"] == model.inertia_
+    assert (told["rows"], told["columns"], told["clusters"], told["seed"]) == (300, 4, 3, 7)
+    np.testing.assert_array_equal(labels, model.predict(rows))
+    history = list(csv.DictReader(Path("out/history.csv").read_text().splitlines()))
+    assert [int(record["step"]) for record in history] == list(range(1, told["steps"] + 1))
+    notes = json.loads(Path("out/run.json").read_text())
+    assert (notes["status"], notes["result"]) == ("done", told)
+    assert "Content-Security-Policy" in Path("out/report.html").read_text()
+
+
+def test_fit_is_the_estimator(capsys, rows):
+    result(capsys, *FIT, "-o", "out", "--method", "lloyd", "--init", "random", "--set", "n_init=2", "--no-report")
+    model = shoal.KMeans(3, algorithm="lloyd", init="random", n_init=2, random_state=0).fit(rows)
+    np.testing.assert_array_equal(shoal.load("out/model.npz").cluster_centers_, model.cluster_centers_)
+    result(capsys, *FIT, "-o", "again", "--method", "exact", "--init", "out/model.npz", "--no-report")
+    assert shoal.load("again/model.npz").n_iter_ == 1
+
+
+def test_people_read_lines(capsys):
+    code, out, err = run(capsys, *FIT, "-o", "out", "--no-report")
+    assert (code, err) == (0, "")
+    assert "300 x 4" in out
+    code, out, err = run(capsys, "fit", "rows.npy", "-k", 3, "-o", "two", "--no-report", "--progress", "json")
+    steps = [json.loads(line) for line in err.splitlines()]
+    assert any("rows_per_second" in step for step in steps)
+    assert run(capsys, *FIT[:4], "-o", "three", "--no-report", "--progress", "bar", "--time", "1m")[0] == 0
+    assert "\x1b" not in out + err
+
+
+def test_nothing_is_overwritten_unasked(capsys, tmp_path):
+    result(capsys, *FIT, "-o", "out", "--no-report")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
+    assert "--force" in refused(capsys, errors.USAGE, *FIT, "-o", "out")
+    assert before == {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    result(capsys, *FIT, "-o", "out", "--no-report", "--force", "--seed", 3)
+    assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
+    assert shoal.load("out/model.npz").random_state == 3
+    assert "is a file" in refused(capsys, errors.USAGE, *FIT, "-o", "rows.npy", "--force")
+    before = Path("out/labels.npy").read_bytes()
+    for words in (["fit", "out/labels.npy", "-k", 1, "-o", "out"], ["predict", "out/model.npz", "rows.npy", "-o", "rows.npy"]):
+        assert "name another" in refused(capsys, errors.USAGE, *words, "--force")
+    assert Path("out/labels.npy").read_bytes() == before
+    (tmp_path / "l.npy").write_text("mine")
+    assert "--force" in refused(capsys, errors.USAGE, "predict", "out/model.npz", "rows.npy", "-o", "l.npy")
+    assert (tmp_path / "l.npy").read_text() == "mine"
+
+
+def test_ids_make_labels_a_table(capsys):
+    pq = pytest.importorskip("pyarrow.parquet")
+    with open("rows.csv", "w") as file:
+        file.write("name,a,b\n" + "".join(f"=r{i},{i % 2 * 100},{i}\n" for i in range(20)))
+    told = result(capsys, "fit", "rows.csv", "-k", 2, "-q", "-o", "out", "--id-column", "name", "--columns", "a")
+    table = pq.read_table(told["files"]["labels"])
+    assert table.column("id").to_pylist() == [f"=r{i}" for i in range(20)]
+    assert len(set(table.column("label").to_pylist()[::2])) == 1
+    rows = ("rows.csv", "-q", "--columns", "a", "--id-column", "name")
+    again = result(capsys, "predict", "out/model.npz", *rows, "-o", "l.parquet")
+    assert sorted(again["sizes"]) == [10, 10]
+    assert pq.read_table("l.parquet").equals(table)
+    assert ".parquet" in refused(capsys, errors.USAGE, "predict", "out/model.npz", *rows, "-o", "l.npy")
+
+
+HOSTILE = "[/] =cmd a\nb\x1b[31m<i>\u202e"
+
+
+def test_names_steer_nothing(capsys, rows):
+    """Of files, columns and rows: on the terminal, in tables and on the page."""
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    columns = {f"={HOSTILE}{j}": rows[:, j] for j in range(3)}
+    data, out = f"{HOSTILE}.parquet".replace("/", "b"), f"out{HOSTILE}".replace("/", "b")
+    pq.write_table(pa.table({**columns, "name": [f"@{HOSTILE}{i}" for i in range(300)]}), data)
+    code, told, err = run(capsys, "fit", data, "-k", 2, "--id-column", "name", "-o", out)
+    assert code == 0, err
+    for words in (["inspect", data, "--id-column", "name"], ["export", f"{out}/model.npz", "--to", "csv"], ["inspect", data]):
+        more = run(capsys, *words)
+        told, err = told + more[1], err + more[2]
+    assert "[/]" in told
+    assert "[b]" in err
+    assert not any(c in told + err for c in "\x1b\u202e")
+    assert all(len(line) > 3 for line in (told + err).splitlines())  # none was broken
+    page = Path(out, "report.html").read_text()
+    assert not any(bad in page for bad in ("\x1b", "\u202e", "<i>", HOSTILE))
+    head = Path(out, "model.csv").read_text().splitlines()[0]
+    assert head.startswith("cluster,'=[/] =cmd a b")
+    table = pq.read_table(f"{out}/labels.parquet")
+    assert table.column("id")[0].as_py() == f"@{HOSTILE}0"  # as it is: nobody runs what is there
+
+
+def test_standardized_rows_are_labelled_as_they_were_fitted(capsys, rows):
+    X = rows * np.float32([1, 1e6, 1e-6, 1]) + np.float32([0, 5e6, 0, -3])
+    np.save("uneven.npy", X)
+    told = result(capsys, "fit", "uneven.npy", "-k", 3, "-q", "-o", "out", "--standardize", "--method", "exact")
+    model = shoal.Standardized(shoal.KMeans(3, random_state=0)).fit(X)
+    assert told["energy"] == model.inertia_
+    np.testing.assert_array_equal(shoal.load("out/model.npz").cluster_centers_, model.cluster_centers_)
+    assert told["warnings"] == []
+    result(capsys, "predict", "out/model.npz", "uneven.npy", "-q", "-o", "l.npy")
+    np.testing.assert_array_equal(np.load("l.npy"), np.load("out/labels.npy"))
+
+
+@pytest.mark.parametrize(
+    ("code", "word", "arguments"),
+    [
+        (errors.USAGE, "--time", ["--time", "soon"]),
+        (errors.USAGE, "--time", ["--time", "0s"]),
+        (errors.USAGE, "--memory", ["--memory", "2 stones"]),
+        (errors.USAGE, "--method", ["--method", "magic"]),
+        (errors.USAGE, "--set speed", ["--set", "speed=9"]),
+        (errors.USAGE, "--set", ["--set", "speed"]),
+        (errors.USAGE, "--metric", ["--metric", "cosine", "--method", "mixture"]),
+        (errors.USAGE, "--init", ["--init", "nowhere"]),
+        (errors.USAGE, "--image", ["--image", "2by2"]),
+        (errors.USAGE, "--image 3x3", ["--image", "3x3"]),
+        (errors.USAGE, "--columns", ["--text-column", "0"]),
+        (errors.USAGE, "--standardize", ["--standardize", "--init", "rows.npy"]),
+        (errors.BAD_DATA, "column 9", ["--text-column", "9", "--columns", "0"]),
+        (errors.USAGE, "301 clusters", ["-k", "301"]),
+        (errors.BAD_DATA, "column 9", ["--columns", "0,9"]),
+        (errors.NO_ROOM, "takes about", ["--memory", "10MB"]),
+    ],
+)
+def test_what_fit_refuses(capsys, code, word, arguments):
+    assert word in refused(capsys, code, *FIT, "-o", "out", *arguments)
+    assert result(capsys, *FIT, "-o", "out", "--no-report", "--method", "lloyd")["rows"] == 300  # nothing is in the way
+
+
+@pytest.mark.parametrize(("content", "word"), [(b"", "empty"), (b"not numbers", "bad.npy"), (None, "NaN")])
+def test_bad_files(capsys, rows, content, word):
+    rows[17, 2] = np.nan
+    np.save("bad.npy", rows)
+    if content is not None:
+        Path("bad.npy").write_bytes(content)
+    assert word in refused(capsys, errors.BAD_DATA, "fit", "bad.npy", "-k", 3, "-q", "-o", "out")
+    assert not Path("out/run.json").exists()
+
+
+def test_a_changed_model_is_rejected(capsys):
+    result(capsys, *FIT, "-o", "out", "--no-report")
+    data = bytearray(Path("out/model.npz").read_bytes())
+    data[len(data) // 2] ^= 1
+    Path("out/model.npz").write_bytes(data)
+    assert "model.npz" in refused(capsys, errors.REJECTED, "predict", "out/model.npz", "rows.npy", "-q", "-o", "l.npy")
+    assert "model.npz" in refused(capsys, errors.REJECTED, "inspect", "out/model.npz")
+
+
+def test_inspect(capsys, rows):
+    rows[:2, 0] = np.nan, np.inf
+    np.save("bad.npy", rows)
+    told = result(capsys, "inspect", "bad.npy")
+    assert (told["rows"], told["columns"], told["nan"], told["infinite"]) == (300, 4, 1, 1)
+    told = result(capsys, "inspect", "rows.npy", "-k", 5, "--memory", "10MB", "--threads", 1)
+    assert told["fit"]["fits"] is False
+    assert told["fit"]["seconds"] > 0
+    assert told["fit"]["bytes"] == pytest.approx(sum(told["fit"]["parts"].values()))
+    assert run(capsys, "inspect", "rows.npy", "-k", 5)[0] == 0
+    result(capsys, *FIT, "-o", "out", "--no-report")
+    assert result(capsys, "inspect", "out/model.npz")["clusters"] == 3
+
+
+def test_resume_of_a_fit_that_is_done(capsys):
+    told = result(capsys, *FIT, "-o", "out", "--no-report")
+    assert result(capsys, "resume", "out") == told
+
+
+def test_resume_from_elsewhere(capsys, rows, tmp_path, monkeypatch):
+    """Paths are kept as they were meant."""
+    np.save("start.npy", rows[:3])
+    told = result(capsys, *FIT, "-o", "out", "--method", "exact", "--init", "start.npy", "--no-report")
+    notes = json.loads(Path("out/run.json").read_text())
+    Path("out/run.json").write_text(json.dumps({**notes, "status": "running"}))
+    Path("out/.report.html.999999999.0a.tmp").write_text("half of it")
+    (tmp_path / "deeper").mkdir()
+    monkeypatch.chdir(tmp_path / "deeper")
+    assert result(capsys, "resume", "../out", "-q")["energy"] == told["energy"]
+    assert not list(Path("../out").glob(".*.tmp"))
+    assert "run.json" in refused(capsys, errors.USAGE, "resume", ".")
+    assert not list(Path().iterdir())  # nothing is put where no run is
+
+
+def test_pictures_and_texts(capsys):
+    with open("rows.csv", "w") as file:
+        file.write("a,b,c,d,note\n" + "".join(f"{i % 2 * 9},{i},1,2,row number {i}\n" for i in range(40)))
+    told = result(
+        capsys, "fit", "rows.csv", "-k", 2, "-q", "-o", "out", "--columns", "0:4", "--text-column", "note", "--image", "2x2"
+    )
+    page = Path(told["files"]["report"]).read_text()
+    assert "row number " in page
+    assert "data:image/png" in page
+
+
+def test_resume_refuses(capsys, rows):
+    result(capsys, *FIT, "-o", "out", "--no-report")
+    notes = json.loads(Path("out/run.json").read_text())
+    Path("out/run.json").write_text(json.dumps({**notes, "status": "running"}))
+    np.save("rows.npy", rows + 1)
+    assert "has changed" in refused(capsys, errors.BAD_DATA, "resume", "out", "-q")
+    Path("out/run.json").write_text("{")
+    assert "run.json" in refused(capsys, errors.REJECTED, "resume", "out", "-q")
+    Path("out/run.json").write_text(json.dumps({**notes, "settings": {"method": "magic"}}))
+    assert "run.json" in refused(capsys, errors.REJECTED, "resume", "out", "-q")
+    Path("out/run.json").unlink()
+    assert "run.json" in refused(capsys, errors.USAGE, "resume", "out", "-q")
+
+
+def test_a_full_disk_is_told(capsys, monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    assert "No space" in refused(capsys, errors.NO_ROOM, *FIT, "-o", "out")
+
+
+def test_one_process_at_a_time(capsys, tmp_path):
+    from shoal.cli.folder import locked
+
+    (tmp_path / "out").mkdir()
+    with locked(tmp_path / "out"):
+        assert "another process" in refused(capsys, errors.USAGE, *FIT, "-o", "out")
+
+
+def test_handlers_are_given_back():
+    import signal
+
+    before = signal.getsignal(signal.SIGTERM)
+    with stopping.stopping():
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -1,0 +1,24 @@
+"""The commands of the README run as they stand there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+
+from shoal.cli.methods import METHODS
+from shoal.datasets import load_pendigits
+from tests.cli.calling import run
+
+README = Path(__file__).parents[2].joinpath("README.md").read_text()
+
+
+def test_the_commands_of_the_readme(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("digits.npy", load_pendigits()[0][:2000])
+    commands = re.findall(r"^\$ shoal (.*)$", README, re.MULTILINE)
+    assert {words.split()[0] for words in commands} == {"inspect", "fit", "predict", "compare", "sweep", "export", "resume"}
+    for words in commands:
+        code, out, err = run(capsys, *shlex.split(words, comments=True))
+        assert (code, bool(out)) == (0, True), err
+    assert f"one of {len(METHODS)} ways" in README

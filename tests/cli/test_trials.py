@@ -1,0 +1,92 @@
+"""compare, sweep and export."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shoal
+from shoal.cli import errors
+from tests.cli.calling import refused, result, run
+
+
+@pytest.fixture(autouse=True)
+def rows(tmp_path, monkeypatch):
+    """Four far groups in `rows.npy`, where we stand."""
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).normal(size=(400, 3)).astype(np.float32)
+    X[:, :2] += 40 * np.stack([np.arange(400) % 2, np.arange(400) // 2 % 2], axis=1)
+    np.save("rows.npy", X)
+    return X
+
+
+def test_methods_that_are_equal_compare_equal(capsys):
+    told = result(capsys, "compare", "rows.npy", "-k", 4, "--methods", "lloyd,hamerly", "-q", "--threads", 1, "-o", "c.html")
+    first, second = told["methods"]
+    assert (first["method"], second["method"]) == ("lloyd", "hamerly")
+    assert (first["energy"], first["steps"]) == (second["energy"], second["steps"])
+    assert "lloyd" in Path("c.html").read_text()
+    again = ("compare", "rows.npy", "-k", 4, "--methods", "lloyd", "-q")
+    assert "--force" in refused(capsys, errors.USAGE, *again, "-o", "c.html")
+    code, out, _ = run(capsys, *again)
+    assert code == 0
+    assert "lloyd" in out
+    assert "magic" in refused(capsys, errors.USAGE, "compare", "rows.npy", "-k", 4, "--methods", "lloyd,magic")
+
+
+def test_a_sweep_finds_the_groups(capsys):
+    told = result(capsys, "sweep", "rows.npy", "-k", "2:9:1", "--method", "exact", "-q", "--threads", 1, "-o", "s.html")
+    energies = [point["energy"] for point in told["points"]]
+    assert [point["k"] for point in told["points"]] == list(range(2, 10))
+    assert energies == sorted(energies, reverse=True)
+    assert told["knee"] == 4
+    assert max(told["points"], key=lambda point: point["silhouette"])["k"] == 4
+    assert Path("s.html").stat().st_size < 2_000_000
+    assert "range" in refused(capsys, errors.USAGE, "sweep", "rows.npy", "-k", "9:2")
+
+
+def test_exports(capsys):
+    result(capsys, "fit", "rows.npy", "-k", 4, "-q", "-o", "out", "--no-report")
+    C = shoal.load("out/model.npz").cluster_centers_
+    told = result(capsys, "export", "out/model.npz", "--to", "csv")
+    lines = Path(told["path"]).read_text().splitlines()
+    assert lines[0] == "cluster,x0,x1,x2"
+    np.testing.assert_array_equal([list(map(float, line.split(",")[1:])) for line in lines[1:]], C)
+    data = Path(result(capsys, "export", "out/model.npz", "--to", "safetensors")["path"]).read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    np.testing.assert_array_equal(np.frombuffer(data[8 + size :], "<f4").reshape(C.shape), C)
+    assert "--force" in refused(capsys, errors.USAGE, "export", "out/model.npz", "--to", "csv")
+    assert "rows.npy" in refused(capsys, errors.REJECTED, "export", "rows.npy", "--to", "csv", "-o", "c.csv")
+
+
+def test_exports_of_standardized_columns(capsys, rows):
+    np.save("uneven.npy", rows * np.float32([1, 1000, 1]))
+    result(capsys, "fit", "uneven.npy", "-k", 4, "-q", "-o", "out", "--no-report", "--standardize")
+    model = shoal.load("out/model.npz")
+    lines = Path(result(capsys, "export", "out/model.npz", "--to", "csv")["path"]).read_text().splitlines()
+    C = np.array([list(map(float, line.split(",")[1:])) for line in lines[1:]])
+    np.testing.assert_array_equal(C.astype(np.float32), model.cluster_centers_)
+    assert C[:, 1].max() > 30_000  # in the units of the rows
+    data = Path(result(capsys, "export", "out/model.npz", "--to", "safetensors")["path"]).read_bytes()
+    assert b'"mean"' in data
+    pytest.importorskip("faiss")
+    assert "safetensors" in refused(capsys, errors.USAGE, "export", "out/model.npz", "--to", "faiss")
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_what_faiss_finds_is_the_label(capsys, rows, metric):
+    faiss = pytest.importorskip("faiss")
+    result(capsys, "fit", "rows.npy", "-k", 4, "-q", "-o", "out", "--no-report", "--metric", metric)
+    path = result(capsys, "export", "out/model.npz", "--to", "faiss")["path"]
+    _, found = faiss.read_index(path).search(rows, 1)
+    np.testing.assert_array_equal(found[:, 0], np.load("out/labels.npy"))
+
+
+def test_standardized_trials(capsys, rows):
+    np.save("uneven.npy", rows * np.float32([1, 1e-3, 1]))
+    options = ("--standardize", "-q", "--threads", 1)
+    told = result(capsys, "compare", "uneven.npy", "-k", 4, "--methods", "exact", *options)
+    plain = shoal.Standardized(shoal.KMeans(4, random_state=0)).fit(np.load("uneven.npy"))
+    assert told["methods"][0]["energy"] == pytest.approx(plain.inertia_, rel=0.02)
+    told = result(capsys, "sweep", "uneven.npy", "-k", "2,4", *options)
+    assert told["points"][1]["energy"] == pytest.approx(plain.inertia_, rel=0.02)
