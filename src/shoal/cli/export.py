@@ -80,7 +80,7 @@ def _faiss(path: Path, model: Any) -> None:
     try:
         import faiss
     except ImportError as error:
-        raise click.UsageError("A faiss index needs faiss: pip install faiss-cpu.") from error
+        raise click.UsageError("A faiss index needs faiss: pip install 'shoal[faiss]'.") from error
     if hasattr(model, "estimator_") or model.cluster_centers_.dtype == bool:
         raise click.UsageError("Standardized columns and bits mean nothing to a faiss index: export safetensors or csv.")
     C = np.ascontiguousarray(model.cluster_centers_, np.float32)
