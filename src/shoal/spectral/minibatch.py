@@ -186,7 +186,7 @@ class MiniBatchSpectral(LaplacianEstimator):
     >>> from shoal import MiniBatchSpectral
     >>> angles = np.linspace(0, 2 * np.pi, 200, endpoint=False)
     >>> rings = np.concatenate([r * np.column_stack([np.cos(angles), np.sin(angles)]) for r in (1, 4)])
-    >>> model = MiniBatchSpectral(n_clusters=2, sigma=0.5, batch_size=100, random_state=0).fit(rings)
+    >>> model = MiniBatchSpectral(n_clusters=2, sigma=0.5, random_state=0).fit(rings)
     >>> sorted(np.bincount(model.labels_).tolist())
     [200, 200]
     >>> model.predict([[0.0, 1.1]]) == model.labels_[0]
