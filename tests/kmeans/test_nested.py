@@ -139,3 +139,11 @@ class TestQuality:
 def test_bad_parameters_are_named(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         NestedKMeans(3, **bad).fit(X)
+
+
+@pytest.mark.parametrize("max_iter", range(1, 16))
+def test_a_batch_that_has_just_grown_is_labelled_wherever_the_fit_ends(max_iter):
+    """Rows that join a batch at a standstill have no label yet; the fit may end before their first step."""
+    X, _ = blobs(400, 3, 4)
+    model = NestedKMeans(4, batch_size=100, rho=1e9, tol=0.0, max_iter=max_iter, init=X[:4], random_state=0).fit(X)
+    np.testing.assert_array_equal(model.labels_, model.predict(X))

@@ -236,7 +236,7 @@ class CenterMover(CentersEstimator, ABC):
         energy: float | None = None
         if not isinstance(state, Partition) or len(state.labels) < len(rows):
             state = partition.begin(rows, state.centers)
-        elif outcome.info.reassigned == outcome.info.shift == 0:
+        elif outcome.info.reassigned == outcome.info.shift == 0 and (state.labels >= 0).all():  # none joined since
             labelled_by = state.centers
         means = isinstance(outcome.state, Partition)  # of their rows, its centres are
         if means and outcome.reason == "converged" and 0 < state.moved < len(rows):  # their sums have rounded more
