@@ -98,13 +98,18 @@ def life(make, folder, after=None, calls=None):
     return time.perf_counter() - began
 
 
+def has_ended(result):
+    """A kill may come when the file is there and nothing in it yet."""
+    return result.exists() and len(result.read_text()) == 64
+
+
 def main(folder, name, kills):
     make, luck = MODELS[name], random.Random(name)
     expected = digest(make().set_params(n_threads=1).fit(X))
     longest, result = 1.2 * life(make, folder), folder / "result"
     lives = resumed = ends = same = 0
-    while lives < kills or not result.exists():
-        if result.exists():  # it came to its end: once more from the start
+    while lives < kills or not has_ended(result):
+        if has_ended(result):  # it came to its end: once more from the start
             ends, same = ends + 1, same + (result.read_text() == expected)
             result.unlink()
         resumed += (folder / "checkpoint.npz").exists()
