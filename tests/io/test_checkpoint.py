@@ -186,7 +186,7 @@ def test_killed_at_random_moments():
     assert done.returncode == 0, done.stderr
     lives = [json.loads(line) for line in done.stdout.splitlines()]
     assert [told["estimator"] for told in lives] == list(MODELS)
-    assert all(told["same"] for told in lives)
+    assert [told for told in lives if not told["same"]] == []
     assert sum(told["resumed"] for told in lives) > 0
     assert not [name for told in lives for name in told["left"]]
 
