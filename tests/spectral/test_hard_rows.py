@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
-from sklearn.datasets import make_blobs
+from sklearn.datasets import make_blobs, make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
@@ -395,6 +395,13 @@ class TestRowsInPieces:
     def test_a_chain_is_no_such_thing(self):
         """Its second eigenvalue is 0.9997; and a warning is an error here."""
         assert ExactSpectral(2, sigma=0.1, random_state=0).fit(np.linspace(0, 10, 1000)[:, None]).eigenvalues_[1] > 0.999
+
+    def test_estimates_above_one_are_no_such_thing(self):
+        rows, _ = make_moons(5000, noise=0.05, random_state=0)
+        with pytest.warns(UserWarning, match="1 of 5001 rows") as told:
+            model = MiniBatchSpectral(2, sigma=0.15, random_state=0).fit(np.vstack([rows, [[100, 100]]]))
+        assert len(told) == 1
+        assert model.eigenvalues_.max() > 1
 
     def test_slow_ways_within_pieces(self):
         """Five paths: eigenvalues of 1, five times, next to five of 0.9998."""

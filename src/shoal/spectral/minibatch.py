@@ -174,11 +174,13 @@ class MiniBatchSpectral(LaplacianEstimator):
     Attributes
     ----------
     ...
-    eigenvalues_ : array of shape (n_clusters,)
-        Those of W' L W, the largest first. Of more than 1000 rows whose affinities are not in memory, it is estimated from
-        1000 rows of L W: near where W has come near the eigenvectors, and within a few hundredths elsewhere.
     degree_error_ : float
         The root mean square of the relative standard errors of the degrees; 0 where they are exact.
+
+    Notes
+    -----
+    `eigenvalues_` are those of W' L W. Of more than 1000 rows whose affinities are not in memory, it is estimated from 1000
+    rows of L W: near where W has come near the eigenvectors, and within a few hundredths elsewhere.
 
     Examples
     --------

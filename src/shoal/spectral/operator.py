@@ -22,7 +22,7 @@ from .kinds import KINDS, Choice, Kind, find
 from .lanczos import leading
 from .laplacian import Affinity, Laplacian, check_degrees, estimate_degrees
 
-APART, MUCH = 1e-6, 1e-2  # an eigenvalue of 1, but for rounding; and what is more than noise, of the squares of an eigenvector
+APART, MUCH = 1e-5, 1e-2  # an eigenvalue of 1, but for rounding; and what is more than noise, of the squares of an eigenvector
 LITTLE = 1 << 30  # bytes of affinities that are stored without being asked for
 FLAT = 1e-3  # eigenvectors of values up to this are not extended to new rows, whose entries would be noise, or turned around
 
@@ -74,7 +74,7 @@ class LaplacianEstimator(SpectralEstimator):
         W, values, outcome = self._solve(L, journal, deadline)
         W = signed(W)
         there = tell_of_flat(values, FLAT, "new rows get zeros for the other eigenvectors")
-        if isinstance(kind.affinity, KernelAffinity) and values[-1] > 1 - APART and in_more_pieces(W, L.s):
+        if isinstance(kind.affinity, KernelAffinity) and np.abs(values - 1).max() < APART and in_more_pieces(W, L.s):
             warn(
                 f"X falls into more than n_clusters={len(values)} groups of rows that are like hardly any row outside: which "
                 f"of them share a cluster is arbitrary; {kind.remedy}, or ask for more clusters.",

@@ -49,7 +49,7 @@ ATTRIBUTES = """\
     embedding_ : array of shape (n_samples, n_clusters)
         The eigenvectors, a column each.
     eigenvalues_ : array of shape (n_clusters,)
-        Theirs, of D^-1/2 A D^-1/2, the largest first; above 1 only where degrees are estimated.
+        Theirs, of D^-1/2 A D^-1/2, the largest first; above 1 only where they, or the degrees, are estimated.
     kmeans_ : KMeans
         That of the embedding.
     sigma_ : float or None
