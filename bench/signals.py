@@ -122,6 +122,13 @@ def is_sound() -> bool:
     return all(name in (*FILES, LOCK) or name.endswith(".tmp") for name in names)
 
 
+def status() -> str:
+    """Of the run: "running" until all its files are there; "" if it has not begun."""
+    from shoal.cli.folder import read_notes
+
+    return str(read_notes(OUT)["status"]) if (OUT / "run.json").exists() else ""
+
+
 def _next() -> list[str]:
     """Go on, if there is anything to go on with."""
     return ["resume", "out", "-q"] if (OUT / "run.json").exists() else FIT
@@ -134,11 +141,11 @@ def stops(count: int, whole: float, expected: str, luck: random.Random) -> dict[
         shutil.rmtree(OUT, ignore_errors=True)
         number = (signal.SIGINT, signal.SIGTERM)[i % 2]
         ended = life(FIT, Fate(number, luck.uniform(0.03, whole)))
-        over = ended.code == 0  # before the signal came
+        over = ended.code == 0 or status() == "done"  # before the signal came
         right += (over or (ended.code == 128 + number and "stopped by SIG" in ended.said)) and is_sound()
-        kept += over or (OUT / "checkpoint.npz").exists()
+        kept += status() != "running" or (OUT / "checkpoint.npz").exists()
         seconds.append(ended.seconds)
-        if not over:
+        if status() != "done":
             last = life(_next())
             assert last.code == 0, last.said
         same += digest() == expected
@@ -198,16 +205,26 @@ def signals(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
         return
     with tempfile.TemporaryDirectory(dir=lab.folder) as folder:
         told = run(Path(folder), *((4, 6) if lab.quick else (100, 200)))
-    pairs = (("stops", "right"), ("stops", "same after stops"), ("lives", "sound"), ("ends", "same after kills"))
+    pairs = (
+        ("stops", "right"),
+        ("stops", "same after stops"),
+        ("stops", "kept"),
+        ("lives", "sound"),
+        ("ends", "same after kills"),
+    )
     wrong = sum(told[all_] - told[good] for all_, good in pairs)
     figures = [
-        {"what": "lives that ended wrong, fits of other bits, files that can't be read", "value": wrong, "limit": 0},
+        {
+            "what": "lives that ended wrong or kept nothing, fits of other bits, files that can't be read",
+            "value": wrong,
+            "limit": 0,
+        },
         {"what": "seconds from a signal to the end, 99th percentile", "value": told["seconds, p99"], "limit": 1.0},
     ]
     measure = (
         "SIGINT and SIGTERM, then SIGKILL (half of them inside a write), at random moments of `shoal fit` and `shoal resume`, "
         "until each fit has come to its end. Right: exit code 130 or 143, one line, files that can be read. Kept: with a "
-        "checkpoint; there is none before the first step. Same: to the last bit what an undisturbed fit gives."
+        "checkpoint, unless no run had begun or all was done. Same: to the last bit what an undisturbed fit gives."
     )
     yield entry_of(lab, "signals", measure, [told], figures)
 

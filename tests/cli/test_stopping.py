@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has
 def test_stops_and_kills_at_random_moments(tmp_path):
     told = signals.run(tmp_path, 10, 20)
     assert told["right"] == told["same after stops"] == told["stops"] == 10
-    assert told["kept"] > 0
+    assert told["kept"] == told["stops"]
     assert told["seconds, p99"] < 3  # of a machine that has other things to do, too
     assert told["kills"] == 20
     assert told["resumed"] > 0

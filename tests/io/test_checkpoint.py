@@ -299,7 +299,32 @@ def test_writes_now_and_then(tmp_path, monkeypatch):
     for _ in range(1000):
         kept.offer(progress)
         clock[0] += 1.0
-    assert written == [60.0, 262.0, 465.0, 667.0, 869.0] or written[:2] == [60.0, 262.0]
+    assert written == [0.0, 202.0, 404.0, 606.0, 808.0]
+
+
+def test_is_there_before_the_first_step(tmp_path):
+    path = tmp_path / "x"
+
+    def interrupt(record):
+        raise KeyboardInterrupt
+
+    model = shoal.KMeans(12, tol=0, callback=interrupt)
+    with pytest.raises(KeyboardInterrupt), Checkpoint(path, every=1000):
+        model.fit(X)
+    assert path.exists()
+    with Checkpoint(path):
+        model.set_params(callback=None).fit(X)
+    assert not path.exists()
+
+
+def test_a_fit_that_fails_at_once_leaves_none(tmp_path):
+    """With the rows mended, another fit may have the same file."""
+    wrong = X.copy()
+    wrong[3, 0] = np.nan
+    for rows, fails in ((wrong, pytest.raises(ValueError, match="NaN")), (X, contextlib.nullcontext())):
+        with fails, Checkpoint(tmp_path / "x"):
+            shoal.KMeans(12, random_state=0).fit(rows)
+        assert not (tmp_path / "x").exists()
 
 
 def test_a_fit_elsewhere_is_left_alone(tmp_path):

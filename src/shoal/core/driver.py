@@ -131,9 +131,12 @@ def journal(model: Any, source: Source, weights: Any, seed: int) -> Iterator[Jou
     """The journal of a fit that begins here. Others that it calls, or that a callback of the user's does, are not kept."""
     keeper = KEEPER.get()
     kept = None if keeper is None else keeper.resume(_about(model, source, weights))
+    begun = Progress(seed, {}) if kept is None else kept
     token = KEEPER.set(None)
     try:
-        yield Journal(keeper, Progress(seed, {}) if kept is None else kept)
+        if keeper is not None and kept is None:
+            keeper.offer(begun)
+        yield Journal(keeper, begun)
     finally:
         KEEPER.reset(token)
 

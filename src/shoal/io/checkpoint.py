@@ -38,7 +38,8 @@ class Checkpoint:
     path : str or path
         The file. It is removed when the `with` block ends without an error, so save the model inside it.
     every : float, default=60.0
-        Seconds from one write to the next, after a step. Longer, if writing would else take more than 1% of the time.
+        Seconds from one write, after a step, to the next; the first is made before any step. Longer, if writing would else
+        take more than 1% of the time.
 
     Notes
     -----
@@ -61,8 +62,9 @@ class Checkpoint:
             raise ValueError(f"every={every!r} must be a number of seconds, 0 or more.")
         self.path, self.every = Path(path), float(every)
         self._about: dict[str, str] | None = None
-        self._next = time.monotonic() + self.every
+        self._next = -np.inf  # a fit that begins is kept at once
         self._asked = False
+        self._bare = False  # does the file say no more than that a fit has begun?
         self._token: Token[Keeper | None] | None = None
 
     def __enter__(self) -> Self:
@@ -72,7 +74,8 @@ class Checkpoint:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         assert self._token is not None
         KEEPER.reset(self._token)
-        if kind is None and self._about is not None:
+        failed = kind is not None and issubclass(kind, Exception)
+        if self._about is not None and (kind is None or (failed and self._bare)):  # what fails at once will fail again
             self.path.unlink(missing_ok=True)
 
     def stop(self) -> None:
@@ -93,6 +96,7 @@ class Checkpoint:
         progress = Reader(arrays, str(self.path)).decode(content)
         if not isinstance(progress, Progress):
             raise Rejected(f"{self.path}: holds no state of a fit: name another file.")
+        self._next = time.monotonic() + self.every
         return progress
 
     def refuse(self, name: str) -> None:
@@ -105,6 +109,7 @@ class Checkpoint:
         writer = Writer()
         content = writer.encode(progress, "the state of the fit")
         write(self.path, "checkpoint", [self._about, content], writer.arrays)
+        self._bare = not progress.pages
         now = time.monotonic()
         self._next = now + max(self.every, (now - begun) / SHARE)
         if self._asked:
