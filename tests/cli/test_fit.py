@@ -148,7 +148,6 @@ def test_standardized_rows_are_labelled_as_they_were_fitted(capsys, rows):
         (errors.USAGE, "--init", ["--init", "nowhere"]),
         (errors.USAGE, "--image", ["--image", "2by2"]),
         (errors.USAGE, "--image 3x3", ["--image", "3x3"]),
-        (errors.USAGE, "--columns", ["--text-column", "0"]),
         (errors.USAGE, "--standardize", ["--standardize", "--init", "rows.npy"]),
         (errors.BAD_DATA, "column 9", ["--text-column", "9", "--columns", "0"]),
         (errors.USAGE, "301 clusters", ["-k", "301"]),
@@ -217,9 +216,7 @@ def test_resume_from_elsewhere(capsys, rows, tmp_path, monkeypatch):
 def test_pictures_and_texts(capsys):
     with open("rows.csv", "w") as file:
         file.write("a,b,c,d,note\n" + "".join(f"{i % 2 * 9},{i},1,2,row number {i}\n" for i in range(40)))
-    told = result(
-        capsys, "fit", "rows.csv", "-k", 2, "-q", "-o", "out", "--columns", "0:4", "--text-column", "note", "--image", "2x2"
-    )
+    told = result(capsys, "fit", "rows.csv", "-k", 2, "-q", "-o", "out", "--text-column", "note", "--image", "2x2")
     page = Path(told["files"]["report"]).read_text()
     assert "row number " in page
     assert "data:image/png" in page

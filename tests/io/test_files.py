@@ -16,6 +16,7 @@ from scipy import sparse
 import shoal
 from shoal import open_rows
 from shoal.io import files, raw, streamed, text
+from shoal.io.errors import FileError
 from tests.io import writers
 from tests.strategies import blobs
 
@@ -190,6 +191,10 @@ class TestColumns:
         rest = open_rows(rows.path, id_column=2, limit_rows=9)
         same(rest.read(0, 9), X[:9, [0, 1, 3, 4, 5]])
         assert len(rest.ids) == 9
+        assert rest.texts is None
+        both = open_rows(rows.path, id_column=2, text_column=0)
+        same(both.read(0, 9), X[:9, [1, 3, 4, 5]])
+        same(both.texts, X[:, 0])
 
     def test_of_a_sparse_matrix(self, tmp_path):
         rows = opened(tmp_path, "plain.npz", writers.SPARSE, THIN, columns=[4, 1])
@@ -217,6 +222,20 @@ class TestColumns:
         assert open_rows(tmp_path / "x.csv", columns="n", limit_rows=20).shape == (20, 1)
         (tmp_path / "bare.csv").write_text("\n".join(lines))
         assert open_rows(tmp_path / "bare.csv", id_column=1).shape == (2000, 3)  # no header, though not all is numbers
+        both = open_rows(tmp_path / "x.csv", id_column="n", text_column="word")
+        same(np.asarray(both), X[:, :2])
+        assert list(both.texts) == self.words
+        assert list(both.ids[:3]) == ["0", "1", "2"]
+
+    def test_nothing_is_left(self, tmp_path):
+        np.save(tmp_path / "x.npy", X[:, :2])
+        with pytest.raises(FileError, match="nothing to cluster by"):
+            open_rows(tmp_path / "x.npy", id_column=0, text_column=1)
+
+    @pytest.mark.parametrize("option", [{"array": "x"}, {"header": True}, {"delimiter": ";"}])
+    def test_what_does_not_go_with_a_format(self, tmp_path, option):
+        with pytest.raises(FileError, match="leave it out"):
+            opened(tmp_path, "rows.npy", **option)
 
     def test_feature_names_go_with_the_model(self, tmp_path):
         pandas = pytest.importorskip("pandas")

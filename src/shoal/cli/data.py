@@ -18,18 +18,12 @@ def open_data(path: str, settings: Mapping[str, Any]) -> Any:
     """Rows of a file."""
     import shoal
 
-    given = {name: settings.get(name) for name in ROWS}
-    if isinstance(given["id_column"], str):
-        given["id_column"] = place(given["id_column"])
+    given = {name: settings.get(name) for name in (*ROWS, "text_column")}
+    for name in ("id_column", "text_column"):
+        if isinstance(column := given[name], str):
+            given[name] = place(column)
     with opening(path):
         return shoal.open_rows(path, **given)
-
-
-def open_texts(path: str, settings: Mapping[str, Any]) -> Any:
-    """Rows of the same file, called by their texts."""
-    if settings["columns"] is None and settings["text_column"] != settings["id_column"]:
-        raise click.UsageError(f"--text-column {settings['text_column']} is not to be clustered by: say --columns, too.")
-    return open_data(path, {**settings, "id_column": settings["text_column"]})
 
 
 def check_image(rows: Any, shape: tuple[int, ...] | None) -> None:

@@ -29,7 +29,7 @@ from .options import COUNT, DATA, Picture, fit_options, force_option, rows_optio
 def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json: bool, **settings: Any) -> None:
     """Cluster the rows of DATA. Model, labels, history and a report go into a folder."""
     from . import run
-    from .data import check_image, open_data, open_texts
+    from .data import check_image, open_data
     from .errors import BadData
     from .folder import check, clear, locked
     from .methods import assignments, estimator
@@ -45,8 +45,6 @@ def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json
     estimator(settings["method"], settings["clusters"], settings)
     with watching(progress, quiet, settings["time"]) as watch:
         watch.note("opening the data")
-        if settings["text_column"] is not None:
-            open_texts(data, settings)
         rows = open_data(data, settings)
         check_image(rows, settings["image"])
         check_clusters(settings["clusters"], rows.shape[0])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from .data import fingerprint, open_data, open_texts
+from .data import fingerprint, open_data
 from .errors import BadData, complain, opening, reading_data
 from .folder import CHECKPOINT, NOTES, clear
 from .methods import SEEDINGS, estimator
@@ -170,7 +170,7 @@ def _report(path: Path, notes: dict[str, Any], rows: Any, model: Any, told: list
     image = chosen.get("image")
     options = Options(
         ids=rows.ids,
-        texts=None if chosen.get("text_column") is None else open_texts(notes["data"], chosen).ids,
+        texts=rows.texts,
         columns=rows.feature_names,
         image=None if image is None else tuple(image),
         seed=chosen["seed"],

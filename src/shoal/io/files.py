@@ -36,6 +36,12 @@ FORMATS = {  # imported when a file of that kind is opened
 }
 
 
+ONLY_FOR = {
+    "array": (".npz", ".zarr", ".h5", ".hdf5", ".hdf"),
+    **dict.fromkeys(("header", "delimiter"), (".csv", ".tsv", ".txt")),
+}
+
+
 class FileRows(FileSource):
     """Rows of a file, as `open_rows` gives them: read block by block, whenever they are worked on.
 
@@ -48,10 +54,12 @@ class FileRows(FileSource):
         Of the columns, where the file has names for them. Estimators keep them as `feature_names_in_`.
     ids : array of shape (n_samples,) or None
         What the rows are called, if `id_column` was named: read when it is asked for.
+    texts : array of shape (n_samples,) or None
+        What `text_column` holds, if it was named: read when it is asked for.
     """
 
     def __init__(self, path: Path, opened: Opened, options: Options) -> None:
-        self.path, self._rows, self._ids, self._options = path, opened.rows, opened.ids, options
+        self.path, self._rows, self._column, self._options = path, opened.rows, opened.column, options
         self.shape, self.dtype = (options.limited(opened.rows.shape[0]), opened.rows.shape[1]), opened.rows.dtype
         self.feature_names = opened.names
 
@@ -85,7 +93,14 @@ class FileRows(FileSource):
 
     @property
     def ids(self) -> Array | None:
-        return None if self._ids is None else self._ids()[: len(self)]
+        return self._named(self._options.id_column)
+
+    @property
+    def texts(self) -> Array | None:
+        return self._named(self._options.text_column)
+
+    def _named(self, column: Any) -> Array | None:
+        return None if column is None or self._column is None else self._column(column)[: len(self)]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """All rows in memory."""
@@ -101,6 +116,7 @@ def open_rows(
     *,
     columns: Any = None,
     id_column: Any = None,
+    text_column: Any = None,
     limit_rows: int | None = None,
     array: str | None = None,
     header: bool | None = None,
@@ -121,10 +137,12 @@ def open_rows(
         feather, zarr, h5, csv, tsv, txt, svmlight. Or a folder of such files, all of one kind, in the order of their
         names.
     columns : list of str or int, default=None
-        The columns to cluster by, by name or number; None for all but `id_column`. A table with one column of lists has its
-        rows there.
+        The columns to cluster by, by name or number; None for all but `id_column` and `text_column`. A table with one column of
+        lists has its rows there.
     id_column : str or int, default=None
         A column that names the rows, given as `ids`; it may hold text.
+    text_column : str or int, default=None
+        A column that tells of the rows, given as `texts`; reports show it beside them.
     limit_rows : int, default=None
         Only so many rows, from the first on.
     array : str, default=None
@@ -156,7 +174,8 @@ def open_rows(
     if isinstance(columns, str | Integral):
         columns = [columns]
     columns = None if columns is None else list(columns)
-    options = Options(columns, id_column, limit_rows, array, header, delimiter, None if scratch is None else str(scratch))
+    folder = None if scratch is None else str(scratch)
+    options = Options(columns, id_column, text_column, limit_rows, array, header, delimiter, folder)
     return FileRows(path, _open(path, options), options)
 
 
@@ -190,6 +209,9 @@ def _open(path: Path, options: Options) -> Opened:
     if not kind:
         known = ", ".join(name[1:] for name in FORMATS)
         raise FileError(f"{path}: ends in none of {known}: rename it or convert it.")
+    for name, kinds in ONLY_FOR.items():
+        if getattr(options, name) is not None and kind not in kinds:
+            raise FileError(f"{path}: {name}={getattr(options, name)!r} is for {', '.join(kinds)} alone: leave it out.")
     if path.is_file() and path.stat().st_size == 0:
         raise FileError(f"{path}: is empty: name a file with rows.")
     module, _, function = FORMATS[kind].partition(".")
@@ -212,9 +234,9 @@ def _open_folder(path: Path, options: Options) -> Opened:
         left = None if left is None else left - part.rows.shape[0]
         if left is not None and left <= 0:
             break
-    some = [part.ids for part in parts if part.ids is not None]
-    ids = (lambda: np.concatenate([read() for read in some])) if some else None
-    return Opened(Folder([part.rows for part in parts]), parts[0].names, ids)
+    some = [part.column for part in parts if part.column is not None]
+    column = (lambda name: np.concatenate([read(name) for read in some])) if some else None
+    return Opened(Folder([part.rows for part in parts]), parts[0].names, column)
 
 
 def _check_alike(file: Path, part: Opened, first_file: Path, first: Opened) -> None:

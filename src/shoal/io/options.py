@@ -17,11 +17,17 @@ class Options(NamedTuple):
 
     columns: list[Any] | None = None
     id_column: Any = None
+    text_column: Any = None
     limit_rows: int | None = None
     array: str | None = None
     header: bool | None = None
     delimiter: str | None = None
     scratch: str | None = None
+
+    @property
+    def beside(self) -> list[Any]:
+        """Columns that tell what the rows are."""
+        return [column for column in (self.id_column, self.text_column) if column is not None]
 
     def limited(self, n: int) -> int:
         """How many of n rows are wanted."""
@@ -29,11 +35,11 @@ class Options(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A file's rows, the names of its columns and what each row is called, where the file tells."""
+    """A file's rows, the names of its columns, and one of these by its name or number, whatever it holds."""
 
     rows: Any  # a source with `row_bytes` and `is_packed`: must it be unpacked before rows here and there can be had?
     names: list[str] | None = None
-    ids: Callable[[], Array] | None = None
+    column: Callable[[Any], Array] | None = None
 
 
 class SomeColumns:
@@ -75,29 +81,30 @@ def place_of(path: Path, column: Any, names: list[str] | None, d: int) -> int:
     return int(column)
 
 
-def places_of(path: Path, options: Options, names: list[str] | None, d: int) -> tuple[list[int], int | None]:
-    """Which columns are features, and which one names the rows."""
-    label = None if options.id_column is None else place_of(path, options.id_column, names, d)
+def places_of(path: Path, options: Options, names: list[str] | None, d: int) -> list[int]:
+    """Which columns are features: all, unless some are named, but those that tell what the rows are."""
+    beside = [place_of(path, column, names, d) for column in options.beside]
     if options.columns is None:
-        return [j for j in range(d) if j != label], label
+        places = [j for j in range(d) if j not in beside]
+        if not places and beside:
+            raise FileError(f"{path}: has no column but those that tell what the rows are: there is nothing to cluster by.")
+        return places
     places = [place_of(path, column, names, d) for column in options.columns]
     if not places:
         raise FileError(f"{path}: columns=[] names none: name one at least, or leave it at None for all.")
-    return places, label
+    return places
 
 
 def columns_by_place(path: Path, rows: Any, options: Options) -> Opened:
     """For files that are one array."""
-    if options.columns is None and options.id_column is None:
+    if options.columns is None and not options.beside:
         return Opened(rows)
-    places, label = places_of(path, options, None, rows.shape[1])
 
-    def ids() -> Array:
-        if label is None:
-            raise AssertionError
-        some = SomeColumns(rows, np.array([label]))
+    def column(name: Any) -> Array:
+        some = SomeColumns(rows, np.array([place_of(path, name, None, rows.shape[1])]))
         step = max(1, (1 << 24) // max(rows.row_bytes, 1))
         blocks = [some.read(a, min(a + step, rows.shape[0])) for a in range(0, rows.shape[0], step)]
         return np.concatenate([(b.toarray() if is_sparse(b) else b)[:, 0] for b in blocks])
 
-    return Opened(SomeColumns(rows, np.array(places)), None, None if label is None else ids)
+    places = places_of(path, options, None, rows.shape[1])
+    return Opened(SomeColumns(rows, np.array(places, np.int64)), None, column)

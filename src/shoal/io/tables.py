@@ -77,7 +77,7 @@ def _open(table: Table, options: Options) -> Opened:
     check_unpacked(table.path, n * plan.d * plan.dtype.itemsize, table.path.stat().st_size)
     rows = Streamed(str(table.path), (n, plan.d), plan.dtype, partial(_arrays, table, plan), options.scratch)
     names = None if plan.is_list else plan.names
-    return Opened(rows, names, None if options.id_column is None else partial(_ids, table, options, n))
+    return Opened(rows, names, partial(_column, table, n))
 
 
 def _types() -> Any:
@@ -106,7 +106,7 @@ def _plan(table: Table, options: Options) -> Plan:
     path, schema = table.path, table.schema
     if len(set(schema.names)) < len(schema.names):
         raise FileError(f"{path}: has two columns of the same name: give each its own.")
-    places, _ = places_of(path, options, schema.names, len(schema.names))
+    places = places_of(path, options, schema.names, len(schema.names))
     lists = [j for j in places if _is_list(schema.field(j).type)]
     if options.columns is None and len(lists) == 1:
         places = lists
@@ -169,9 +169,9 @@ def _array(path: Path, plan: Plan, batch: Any, start: int) -> Array:
     return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(batch.num_rows, plan.d)
 
 
-def _ids(table: Table, options: Options, n: int) -> Array:
-    """What the rows are called."""
-    name = table.schema.names[place_of(table.path, options.id_column, table.schema.names, len(table.schema.names))]
+def _column(table: Table, n: int, column: Any) -> Array:
+    """The first n values of it, whatever they are."""
+    name = table.schema.names[place_of(table.path, column, table.schema.names, len(table.schema.names))]
     with told_of(table.path, f"reading column {name!r}", ANEW):
         parts = [b.column(0).to_numpy(zero_copy_only=False) for b in table.batches([name], 1 << 16)]
     return np.concatenate(parts)[:n] if parts else np.empty(0, object)

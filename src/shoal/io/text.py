@@ -17,7 +17,7 @@ from scipy import sparse
 
 from ..core.types import Array
 from .errors import FileError, told_of
-from .options import Opened, Options, places_of
+from .options import Opened, Options, place_of, places_of
 from .raw import Scratch, SparseScratch
 
 CHARACTERS = 1 << 24  # read at a time
@@ -98,13 +98,12 @@ def _looks_alike(path: Path, fields: list[str], first: int, delimiter: str | Non
 def open_csv(path: Path, options: Options) -> Opened:
     with told_of(path, "reading its first lines as CSV", PLAIN):
         layout = layout_of(path, options)
-    places, label = places_of(path, options, layout.names, layout.d)
+    places = places_of(path, options, layout.names, layout.d)
     scratch = Scratch(str(path), len(places), np.float64, options.scratch)
     for block in _blocks(path, layout, places, options):
         scratch.append(block)
     names = None if layout.names is None else [layout.names[j] for j in places]
-    ids = None if label is None else partial(_labels, path, layout, label, scratch.n)
-    return Opened(scratch.rows(), names, ids)
+    return Opened(scratch.rows(), names, partial(_column, path, layout, scratch.n))
 
 
 def _blocks(path: Path, layout: Layout, places: list[int], options: Options) -> Iterator[Array]:
@@ -151,15 +150,17 @@ def _what_is_wrong(path: Path, layout: Layout, places: list[int], some: list[tup
     return FileError(f"{path}: lines {some[0][0]} to {some[-1][0]} hold quoted line breaks: write one row a line.")
 
 
-def _labels(path: Path, layout: Layout, label: int, n: int) -> Array:
+def _column(path: Path, layout: Layout, n: int, column: Any) -> Array:
+    """The first n fields of it, as they are written."""
+    at = place_of(path, column, layout.names, layout.d)
     rows = (line for line in islice(lines_of(path), layout.first, None) if line.strip())
-    return np.array([_fields(line, layout.delimiter)[label] for line in islice(rows, n)], object)
+    return np.array([_fields(line, layout.delimiter)[at] for line in islice(rows, n)], object)
 
 
 def open_svmlight(path: Path, options: Options) -> Opened:
     """Rows as `label column:value ...`; columns count from 1 unless one is 0, as scikit-learn takes it. Labels are dropped."""
-    if options.columns is not None or options.id_column is not None:
-        raise FileError(f"{path}: columns= and id_column= are not for svmlight files: leave them out.")
+    if options.columns is not None or options.beside:
+        raise FileError(f"{path}: columns=, id_column= and text_column= are not for svmlight files: leave them out.")
     scratch = SparseScratch(str(path), np.float64, np.int64, options.scratch)
     low, high = WIDEST, -1
     lines = ((i, line.partition("#")[0]) for i, line in enumerate(lines_of(path), 1))
