@@ -143,7 +143,7 @@ def stops(count: int, whole: float, expected: str, luck: random.Random) -> dict[
         ended = life(FIT, Fate(number, luck.uniform(0.03, whole)))
         over = ended.code == 0 or status() == "done"  # before the signal came
         right += (over or (ended.code == 128 + number and "stopped by SIG" in ended.said)) and is_sound()
-        kept += status() != "running" or (OUT / "checkpoint.npz").exists()
+        kept += status() != "running" or '"step"' not in ended.said or (OUT / "checkpoint.npz").exists()
         seconds.append(ended.seconds)
         if status() != "done":
             last = life(_next())
@@ -224,7 +224,7 @@ def signals(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
     measure = (
         "SIGINT and SIGTERM, then SIGKILL (half of them inside a write), at random moments of `shoal fit` and `shoal resume`, "
         "until each fit has come to its end. Right: exit code 130 or 143, one line, files that can be read. Kept: with a "
-        "checkpoint, unless no run had begun or all was done. Same: to the last bit what an undisturbed fit gives."
+        "checkpoint, if a step was made and not all was done. Same: to the last bit what an undisturbed fit gives."
     )
     yield entry_of(lab, "signals", measure, [told], figures)
 

@@ -395,3 +395,14 @@ def test_any_reading_order_gives_the_same_rows(tmp_path_factory, data):
         else:
             a, b = sorted((data.draw(st.integers(0, 300)), data.draw(st.integers(0, 300))))
             same(rows.read(a, b), small[a:b])
+
+
+def test_a_column_is_read_in_parts(tmp_path, monkeypatch):
+    """So that names of many rows need not be in memory all at once."""
+    monkeypatch.setattr(text, "CHARACTERS", 1000)
+    lines = [f"name {i},{i % 7}.5,{i % 3}" for i in range(500)]
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    names = open_rows(tmp_path / "x.csv", id_column=0, limit_rows=490).id_column
+    assert max(map(len, names)) < 100
+    assert sum(map(len, names)) == len(names) == 490
+    assert names.some_values(np.array([0, 77, 489])) == ["name 0", "name 77", "name 489"]

@@ -141,7 +141,7 @@ class Counting(FileSource):
     def __init__(self, X):
         self.source, self.read_rows = find_source(X), 0
         self.shape, self.dtype = self.source.shape, self.source.dtype
-        self.ids = [f"row-{i}" for i in range(len(X))]
+        self.id_column = [f"row-{i}" for i in range(len(X))]
         self.feature_names = [f"c{i}" for i in range(X.shape[1])]
 
     def read(self, start, stop):

@@ -110,7 +110,7 @@ def tame(cell: Any) -> Any:
 
 
 def write_labels(path: Path, labels: Any, ids: Any = None) -> None:
-    """npy; Parquet where rows have names, or where the name of the file asks for it."""
+    """npy; Parquet where rows have names, which come in parts, or where the name of the file asks for it."""
     import numpy as np
 
     if path.suffix != ".parquet":
@@ -120,9 +120,13 @@ def write_labels(path: Path, labels: Any, ids: Any = None) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    names = np.arange(len(labels)) if ids is None else ids
-    with writing(path) as file:
-        pq.write_table(pa.table({"id": pa.array(names), "label": pa.array(labels)}), file)
+    with writing(path) as file, contextlib.ExitStack() as stack:
+        writer, start = None, 0
+        for names in [np.arange(len(labels))] if ids is None else ids:
+            part = pa.table({"id": names, "label": labels[start : start + len(names)]})
+            writer = writer or stack.enter_context(pq.ParquetWriter(file, part.schema))
+            writer.write_table(part)
+            start += len(names)
 
 
 def need_parquet() -> None:

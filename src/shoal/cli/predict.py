@@ -44,7 +44,7 @@ def predict(
     with watching(progress, quiet) as watch:
         watch.note("labelling the rows")
         rows, labels, k = _label(model, data, threads, settings)
-        write_labels(path, labels, rows.ids)
+        write_labels(path, labels, rows.id_column)
     import numpy as np
 
     sizes = np.bincount(labels, minlength=k)

@@ -136,7 +136,7 @@ def _leave(folder: Path, notes: dict[str, Any], rows: Any, model: Any, told: lis
     labels = folder / ("labels.npy" if chosen.get("id_column") is None else "labels.parquet")
     with saving(folder / "model.npz"):
         shoal.save(model, folder / "model.npz")
-    write_labels(labels, model.labels_, rows.ids)
+    write_labels(labels, model.labels_, rows.id_column)
     write_csv(folder / "history.csv", model.history_)
     files = {"model": "model.npz", "labels": labels.name, "history": "history.csv"}
     if chosen.get("report", True) and _report(folder / "report.html", notes, rows, model, told, watch):
@@ -169,8 +169,8 @@ def _report(path: Path, notes: dict[str, Any], rows: Any, model: Any, told: list
     watch.note("writing the report")
     image = chosen.get("image")
     options = Options(
-        ids=rows.ids,
-        texts=rows.texts,
+        ids=rows.id_column,
+        texts=rows.text_column,
         columns=rows.feature_names,
         image=None if image is None else tuple(image),
         seed=chosen["seed"],

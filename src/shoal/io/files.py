@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from importlib import import_module
+from itertools import chain
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from ..core.sources import FileSource, Source, find_source
 from ..core.types import Array, is_sparse
 from .errors import FileError
 from .folder import Folder
-from .options import Opened, Options
+from .options import Column, Opened, Options
 from .raw import Scratch, SparseScratch
 
 AT_HAND = 1 << 26  # bytes of gathered rows that are kept in memory
@@ -53,15 +55,19 @@ class FileRows(FileSource):
     feature_names : list of str or None
         Of the columns, where the file has names for them. Estimators keep them as `feature_names_in_`.
     ids : array of shape (n_samples,) or None
-        What the rows are called, if `id_column` was named: read when it is asked for.
+        What the rows are called, if `id_column` was named: read when it is asked for. `id_column` has it in parts.
     texts : array of shape (n_samples,) or None
-        What `text_column` holds, if it was named: read when it is asked for.
+        What `text_column` holds, if it was named, in the same way.
     """
 
     def __init__(self, path: Path, opened: Opened, options: Options) -> None:
-        self.path, self._rows, self._column, self._options = path, opened.rows, opened.column, options
+        self.path, self._rows, self._options = path, opened.rows, options
         self.shape, self.dtype = (options.limited(opened.rows.shape[0]), opened.rows.shape[1]), opened.rows.dtype
         self.feature_names = opened.names
+        self.id_column, self.text_column = (
+            None if name is None or opened.column is None else Column(partial(opened.column, name), len(self))
+            for name in (options.id_column, options.text_column)
+        )
 
     def read(self, start: int, stop: int) -> Any:
         return self._rows.read(start, stop)
@@ -93,14 +99,11 @@ class FileRows(FileSource):
 
     @property
     def ids(self) -> Array | None:
-        return self._named(self._options.id_column)
+        return None if self.id_column is None else np.asarray(self.id_column)
 
     @property
     def texts(self) -> Array | None:
-        return self._named(self._options.text_column)
-
-    def _named(self, column: Any) -> Array | None:
-        return None if column is None or self._column is None else self._column(column)[: len(self)]
+        return None if self.text_column is None else np.asarray(self.text_column)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """All rows in memory."""
@@ -235,7 +238,7 @@ def _open_folder(path: Path, options: Options) -> Opened:
         if left is not None and left <= 0:
             break
     some = [part.column for part in parts if part.column is not None]
-    column = (lambda name: np.concatenate([read(name) for read in some])) if some else None
+    column = (lambda name: chain.from_iterable(read(name) for read in some)) if some else None
     return Opened(Folder([part.rows for part in parts]), parts[0].names, column)
 
 

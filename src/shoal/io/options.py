@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,12 +34,44 @@ class Options(NamedTuple):
         return n if self.limit_rows is None else min(n, self.limit_rows)
 
 
+class Column:
+    """One column of a file, whatever it holds. It is read when it is asked for, some rows at a time."""
+
+    def __init__(self, parts: Callable[[], Iterator[Any]], n: int) -> None:
+        self.parts, self.n = parts, n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __iter__(self) -> Iterator[Any]:
+        """Arrays of NumPy's or of Arrow's, in order."""
+        left = self.n
+        for part in self.parts():
+            yield part[:left]
+            left -= len(part)
+            if left <= 0:
+                return
+
+    def some_values(self, rows: Array) -> list[Any]:
+        """Of these rows, which are named in order."""
+        found: list[Any] = []
+        start = 0
+        for part in self:
+            a, b = np.searchsorted(rows, (start, start + len(part)))
+            found += [part[i] for i in (rows[a:b] - start).tolist()]
+            start += len(part)
+        return found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.concatenate([np.asarray(part) for part in self], dtype=dtype)
+
+
 class Opened(NamedTuple):
-    """A file's rows, the names of its columns, and one of these by its name or number, whatever it holds."""
+    """A file's rows, the names of its columns, and one of these by its name or number, in parts."""
 
     rows: Any  # a source with `row_bytes` and `is_packed`: must it be unpacked before rows here and there can be had?
     names: list[str] | None = None
-    column: Callable[[Any], Array] | None = None
+    column: Callable[[Any], Iterator[Any]] | None = None
 
 
 class SomeColumns:
@@ -100,11 +132,12 @@ def columns_by_place(path: Path, rows: Any, options: Options) -> Opened:
     if options.columns is None and not options.beside:
         return Opened(rows)
 
-    def column(name: Any) -> Array:
+    def column(name: Any) -> Iterator[Array]:
         some = SomeColumns(rows, np.array([place_of(path, name, None, rows.shape[1])]))
         step = max(1, (1 << 24) // max(rows.row_bytes, 1))
-        blocks = [some.read(a, min(a + step, rows.shape[0])) for a in range(0, rows.shape[0], step)]
-        return np.concatenate([(b.toarray() if is_sparse(b) else b)[:, 0] for b in blocks])
+        for a in range(0, rows.shape[0], step):
+            block = some.read(a, min(a + step, rows.shape[0]))
+            yield (block.toarray() if is_sparse(block) else block)[:, 0]
 
     places = places_of(path, options, None, rows.shape[1])
     return Opened(SomeColumns(rows, np.array(places, np.int64)), None, column)

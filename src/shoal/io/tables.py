@@ -77,7 +77,7 @@ def _open(table: Table, options: Options) -> Opened:
     check_unpacked(table.path, n * plan.d * plan.dtype.itemsize, table.path.stat().st_size)
     rows = Streamed(str(table.path), (n, plan.d), plan.dtype, partial(_arrays, table, plan), options.scratch)
     names = None if plan.is_list else plan.names
-    return Opened(rows, names, partial(_column, table, n))
+    return Opened(rows, names, partial(_column, table))
 
 
 def _types() -> Any:
@@ -169,9 +169,8 @@ def _array(path: Path, plan: Plan, batch: Any, start: int) -> Array:
     return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(batch.num_rows, plan.d)
 
 
-def _column(table: Table, n: int, column: Any) -> Array:
-    """The first n values of it, whatever they are."""
+def _column(table: Table, column: Any) -> Iterator[Any]:
+    """Its values, whatever they are."""
     name = table.schema.names[place_of(table.path, column, table.schema.names, len(table.schema.names))]
     with told_of(table.path, f"reading column {name!r}", ANEW):
-        parts = [b.column(0).to_numpy(zero_copy_only=False) for b in table.batches([name], 1 << 16)]
-    return np.concatenate(parts)[:n] if parts else np.empty(0, object)
+        yield from (batch.column(0) for batch in table.batches([name], 1 << 16))

@@ -103,12 +103,16 @@ def open_csv(path: Path, options: Options) -> Opened:
     for block in _blocks(path, layout, places, options):
         scratch.append(block)
     names = None if layout.names is None else [layout.names[j] for j in places]
-    return Opened(scratch.rows(), names, partial(_column, path, layout, scratch.n))
+    return Opened(scratch.rows(), names, partial(_column, path, layout))
+
+
+def _numbered(path: Path, layout: Layout) -> Iterator[tuple[int, str]]:
+    """Lines that are rows."""
+    return (pair for pair in enumerate(lines_of(path), 1) if pair[0] > layout.first and pair[1].strip())
 
 
 def _blocks(path: Path, layout: Layout, places: list[int], options: Options) -> Iterator[Array]:
-    numbered = (pair for pair in enumerate(lines_of(path), 1) if pair[0] > layout.first and pair[1].strip())
-    for some in _parts(numbered, options.limit_rows):
+    for some in _parts(_numbered(path, layout), options.limit_rows):
         with told_of(path, f"reading line {some[0][0]} and those after it as CSV", PLAIN):
             block = _parse(path, layout, places, some)
         yield block
@@ -150,11 +154,11 @@ def _what_is_wrong(path: Path, layout: Layout, places: list[int], some: list[tup
     return FileError(f"{path}: lines {some[0][0]} to {some[-1][0]} hold quoted line breaks: write one row a line.")
 
 
-def _column(path: Path, layout: Layout, n: int, column: Any) -> Array:
-    """The first n fields of it, as they are written."""
+def _column(path: Path, layout: Layout, column: Any) -> Iterator[Array]:
+    """Its fields, as they are written."""
     at = place_of(path, column, layout.names, layout.d)
-    rows = (line for line in islice(lines_of(path), layout.first, None) if line.strip())
-    return np.array([_fields(line, layout.delimiter)[at] for line in islice(rows, n)], object)
+    for some in _parts(_numbered(path, layout), None):
+        yield np.array([_fields(line, layout.delimiter)[at] for _, line in some], object)
 
 
 def open_svmlight(path: Path, options: Options) -> Opened:

@@ -68,11 +68,25 @@ class Told(NamedTuple):
     silhouettes: Array  # (k)
 
 
+Names = dict[int, str]  # of rows
+
+
 def clusters(told: Told, options: Options, columns: Any, ids: Any) -> list[Cluster]:
-    return [_cluster(int(j), told, options, columns, ids) for j in told.shown]
+    near = told.seen.near
+    rows = np.unique(near.ids[np.isin(near.labels, told.shown)])
+    names = _some(ids, rows), _some(options.texts, rows)
+    return [_cluster(int(j), told, options, columns, names) for j in told.shown]
 
 
-def _cluster(j: int, told: Told, options: Options, columns: Any, ids: Any) -> Cluster:
+def _some(values: Any, rows: Array) -> Names:
+    """What some rows are called; a file is read for it once."""
+    if values is None:
+        return {}
+    some = values.some_values(rows) if hasattr(values, "some_values") else [_at(values, i) for i in rows.tolist()]
+    return dict(zip(rows.tolist(), map(_as_text, some), strict=True))
+
+
+def _cluster(j: int, told: Told, options: Options, columns: Any, names: tuple[Names, Names]) -> Cluster:
     seen, profile = told.seen, told.profile
     size = int(seen.sizes[j])
     traits: list[Trait] = []
@@ -88,30 +102,32 @@ def _cluster(j: int, told: Told, options: Options, columns: Any, ids: Any) -> Cl
         ]
         picture = np.asarray(profile.centers[j], np.float64).reshape(options.image) if options.image else None
     here = np.flatnonzero(seen.near.labels == j)
-    nearest = [_row(int(seen.near.ids[at]), float(seen.near.far[at]), told, options, ids) for at in here]
+    nearest = [_row(int(seen.near.ids[at]), float(seen.near.far[at]), told, options, names) for at in here]
     distance = float(seen.distances[j] / size) if size else float("nan")
     return Cluster(j, size, float(told.energies[j]), distance, float(told.silhouettes[j]), traits, nearest, picture)
 
 
-def _row(i: int, far: float, told: Told, options: Options, ids: Any) -> Row:
+def _row(i: int, far: float, told: Told, options: Options, names: tuple[Names, Names]) -> Row:
     picture = None
     if options.image and told.profile is not None and told.profile.rows is not None:
         raw = told.profile.rows[[int(np.searchsorted(told.pictured, i))]]
         picture = np.asarray(raw.toarray() if is_sparse(raw) else raw, np.float64).reshape(options.image)
-    return Row(i, _at(ids, i), _at(options.texts, i), far, picture)
+    ids, texts = names
+    return Row(i, ids.get(i, ""), texts.get(i, ""), far, picture)
 
 
 def _at(values: Any, i: int) -> str:
     """One of the values, as text, whatever holds them."""
-    if values is None:
-        return ""
-    value = values.iloc[i] if hasattr(values, "iloc") else values[i]
+    return _as_text(values.iloc[i] if hasattr(values, "iloc") else values[i])
+
+
+def _as_text(value: Any) -> str:
     value = value.as_py() if hasattr(value, "as_py") else value
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def ids_of(X: Any, options: Options) -> Any:
-    return getattr(X, "ids", None) if options.ids is None and isinstance(X, FileSource) else options.ids
+    return getattr(X, "id_column", None) if options.ids is None and isinstance(X, FileSource) else options.ids
 
 
 def columns_of(model: Any, X: Any, options: Options, d: int) -> Any:
