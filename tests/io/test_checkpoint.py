@@ -15,7 +15,7 @@ from scipy import sparse
 import shoal
 from shoal import Checkpoint
 from shoal.core import driver
-from shoal.io import checkpoint
+from shoal.io import archive, checkpoint
 from shoal.io.errors import Rejected
 from tests.io.crashes import MODELS, X, digest
 from tests.io.writers import TIMES
@@ -315,6 +315,30 @@ def test_is_there_before_the_first_step(tmp_path):
     with Checkpoint(path):
         model.set_params(callback=None).fit(X)
     assert not path.exists()
+
+
+HOSTILE = {
+    "of no cluster": lambda a: np.full_like(a, 2**31 - 1) if a.dtype == np.int32 else a,
+    "below": lambda a: np.full_like(a, -(10**6)) if a.dtype == np.int32 else a,
+    "too few rows": lambda a: a[: len(a) // 2] if a.dtype == np.int32 else a,
+    "too few centres": lambda a: a[:2] if a.ndim == 2 else a,
+    "NaN": lambda a: np.full_like(a, np.nan) if a.dtype.kind == "f" and a.ndim == 2 else a,
+}
+
+
+@pytest.mark.parametrize("name", ["KMeans", "OnlineKMeans", "VarianceReducedKMeans", "CompressedKMeans"])
+def test_a_state_that_no_fit_has_left(name, tmp_path):
+    """Whole, sealed and of this fit, but for numbers that would lead kernels astray."""
+    path = tmp_path / "x"
+    model = cut(getattr(shoal, name)(12, random_state=0), X, path, 2)
+    content, arrays = archive.read(path, "checkpoint")
+    for change in HOSTILE.values():
+        changed = {key: np.ascontiguousarray(change(array)) for key, array in arrays.items()}
+        if all(np.array_equal(changed[key], arrays[key]) for key in arrays):
+            continue  # it has no labels, say
+        archive.write(path, "checkpoint", content, changed)
+        with pytest.raises(Rejected, match="made of"), Checkpoint(path):
+            model.fit(X)
 
 
 def test_a_fit_that_fails_at_once_leaves_none(tmp_path):

@@ -31,6 +31,7 @@ from ..core.checks import check_rows
 from ..core.driver import Journal, Limits, Outcome
 from ..core.estimator import tell_user
 from ..core.fitting import CenterMover, Method
+from ..core.kept import is_like, is_outcome
 from ..core.moments import Moments, measure
 from ..core.parameters import Count, keep
 from ..core.rows import Frame, Rows
@@ -195,7 +196,8 @@ class CompressedKMeans(CenterMover):
         self.history_, self.stop_reason_ = [], ""
         if self.learn:
             learn = self._learn_by_the_letter if self.learn == "paper" else self._learn_from_a_sketch
-            self.code_, C, found = journal.once("the code", lambda: learn(rows, told, limits, journal))
+            lesson = partial(learn, rows, told, limits, journal)
+            self.code_, C, found = journal.once("the code", lesson, partial(self._could_have_learned, rows.d))
             self.history_ = found.history
             self.stop_reason_ = found.reason if found.reason in ("callback", "time_budget") else ""
             starts: Array | None = C[None]
@@ -209,6 +211,12 @@ class CompressedKMeans(CenterMover):
             super()._fit_rows(codes, starts, X, limits, journal)
         if self.refine:
             self._refine(rows)
+
+    def _could_have_learned(self, d: int, kept: Any) -> bool:
+        if not (isinstance(kept, Learned) and isinstance(kept.code, LinearCode) and isinstance(kept.outcome, Outcome)):
+            return False
+        shapes = [np.shape(a) for a in (kept.code.mean, kept.code.W, kept.centers)]
+        return shapes == [(d,), (d, self.n_bits), (self.n_clusters, self.n_bits)] and kept.centers.dtype == bool
 
     def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
         learned = min(n, max(LEAST, PER_CENTER * self.n_clusters, self.beta * n)) * d * 2.0 * wide
@@ -253,7 +261,10 @@ class CompressedKMeans(CenterMover):
         short = sketch(self._subset(rows, seed), generator(seed, DIRECTIONS))
         places = self._places(told, short.place, FLOAT_SEEDINGS, seed)
         find = partial(cluster, short, self.n_clusters, places, limits, rows.n_threads)
-        labels = journal.once("clusters of the sketch", find)
+        m = len(short.rows.weights)
+        labels = journal.once(
+            "clusters of the sketch", find, lambda kept: is_like(kept, np.zeros(m, np.int32), m, self.n_clusters)
+        )
         W = hyperplanes(short, labels, self.n_clusters, self.n_bits, generator(seed, HYPERPLANES))
         C = np.ones((self.n_clusters, self.n_bits), W.dtype)
         clusters = partial(learning.majority, weights=short.rows.weights)
@@ -301,7 +312,7 @@ class CompressedKMeans(CenterMover):
 
         begin = partial(learning.begin, lesson, state, clusters)
         page, done = f"lessons of start {start}", lambda state, _: learning.done(state, epoch)
-        return journal.drive(page, step, begin, done, limits, [tell])
+        return journal.drive(page, step, begin, done, limits, [tell], lambda kept: is_outcome(kept, state, m, self.n_clusters))
 
     def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
         rounds, cut = self.history_, self.stop_reason_

@@ -35,6 +35,8 @@ def check_image(rows: Any, shape: tuple[int, ...] | None) -> None:
 
 def is_model(path: str) -> bool:
     """A model of Shoal's, or at least something that says so."""
+    if not Path(path).is_file():
+        return False
     try:
         with zipfile.ZipFile(path) as archive:
             return "manifest.json" in archive.namelist()

@@ -70,8 +70,14 @@ def one_line(text: object) -> str:
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line)
 
 
+def say(text: str) -> None:
+    """On stderr; if nobody listens there, the work goes on."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)
+
+
 def complain(text: object) -> None:
-    click.echo(f"shoal: {one_line(text)}", err=True)
+    say(f"shoal: {one_line(text)}")
 
 
 def explain(error: BaseException) -> int:

@@ -42,8 +42,11 @@ def _csv(path: Path, model: Any) -> None:
     from .output import write_csv
 
     C = model.cluster_centers_
-    names = list(map(str, getattr(model, "feature_names_in_", [f"x{j}" for j in range(C.shape[1])])))
-    write_csv(path, [{"cluster": i, **dict(zip(names, row, strict=True))} for i, row in enumerate(C.tolist())])
+    names = [str(name) for name in getattr(model, "feature_names_in_", ())]
+    if len(names) != C.shape[1]:  # bits have none
+        names = [f"x{j}" for j in range(C.shape[1])]
+    first = "cluster" if "cluster" not in names else "cluster number"
+    write_csv(path, [[first, *names], *([i, *row] for i, row in enumerate(C.tolist()))])
 
 
 def _safetensors(path: Path, model: Any) -> None:

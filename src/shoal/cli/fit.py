@@ -30,16 +30,16 @@ def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json
     """Cluster the rows of DATA. Model, labels, history and a report go into a folder."""
     from . import run
     from .data import check_image, open_data
-    from .errors import BadData
-    from .folder import check, clear, locked
-    from .methods import assignments, estimator
+    from .folder import check, locked
+    from .methods import SEEDINGS, assignments, estimator
     from .output import need_parquet, show
     from .plan import check_clusters, check_memory
     from .progress import watching
 
     settings["extra"] = assignments(settings["extra"])
     folder = Path(output)
-    check(folder, force, data)
+    inputs = [data] if settings["init"] in (None, *SEEDINGS) else [data, settings["init"]]
+    check(folder, force, *inputs)
     if settings["id_column"] is not None:
         need_parquet()
     estimator(settings["method"], settings["clusters"], settings)
@@ -50,12 +50,7 @@ def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json
         check_clusters(settings["clusters"], rows.shape[0])
         check_memory(rows, settings)
         with locked(folder):
-            check(folder, force, data)  # once more, now that nobody else can put anything there
-            notes = run.begin(folder, data, settings, shlex.join(["shoal", *sys.argv[1:]]))
-            try:
+            check(folder, force, *inputs)  # once more, now that nobody else can put anything there
+            with run.begun(folder, data, settings, shlex.join(["shoal", *sys.argv[1:]])) as notes:
                 result = run.carry_out(folder, notes, rows, watch)
-            except BadData:
-                if not (folder / "model.npz").exists():  # there is nothing to go on with
-                    clear(folder)
-                raise
     show(result, as_json, run.lines(result))

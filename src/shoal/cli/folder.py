@@ -13,18 +13,47 @@ import click
 
 from .errors import Turned
 from .methods import METHODS
-from .output import saving
+from .output import keep_apart, saving
 
 NOTES, CHECKPOINT, LOCK = "run.json", "checkpoint.npz", ".lock"
 FILES = (NOTES, CHECKPOINT, "model.npz", "labels.npy", "labels.parquet", "history.csv", "report.html")
 
 
-def check(folder: Path, force: bool, data: str) -> None:
-    """If anything is there already, only on demand; and never the data."""
+NOTED: dict[str, Any] = dict.fromkeys(("shoal", "status", "begun", "command", "data", "fingerprint"), str)
+NOTED |= {"settings": dict}
+CHOSEN: dict[str, Any] = {
+    "method": str,
+    "clusters": int,
+    "seed": int,
+    "extra": dict,
+    "init": str | None,
+    "metric": str,
+    "scratch": str | None,
+    "columns": list | None,
+    "array": str | None,
+    **dict.fromkeys(("id_column", "text_column"), str | int | None),
+    **dict.fromkeys(("limit_rows", "threads"), int | None),
+    **dict.fromkeys(("time", "memory"), float | int | None),
+    "image": list | None,
+    **dict.fromkeys(("standardize", "report"), bool),
+}
+FOUND: dict[str, Any] = dict.fromkeys(("method", "estimator", "stopped", "summary"), str)
+FOUND |= dict.fromkeys(("rows", "columns", "clusters", "steps", "seed"), int)
+FOUND |= {"seconds": float | int, "energy": float | int | None, "files": dict, "warnings": list}
+
+
+def _is_like(kinds: dict[str, Any], told: dict[str, Any]) -> bool:
+    return all(isinstance(told[name], kind) for name, kind in kinds.items())
+
+
+def check(folder: Path, force: bool, *inputs: str) -> None:
+    """If anything is there already, only on demand; and never what is read."""
     if folder.is_file():
         raise click.UsageError(f"{folder}: is a file: name a folder.")
-    if Path(data).resolve() in [(folder / name).resolve() for name in FILES]:
-        raise click.UsageError(f"{data}: would be replaced by what a fit writes to {folder}: name another folder.")
+    keep_apart(folder, inputs)
+    for given in inputs:
+        if Path(given).resolve() in [(folder / name).resolve() for name in FILES]:
+            raise click.UsageError(f"{given}: would be replaced by what a fit writes to {folder}: name another folder.")
     with saving(folder):
         there = folder.exists() and any(file.name != LOCK for file in folder.iterdir())
     if there and not force:
@@ -33,11 +62,10 @@ def check(folder: Path, force: bool, data: str) -> None:
         )
 
 
-def clear(folder: Path) -> None:
-    """Remove what an earlier run has left; nothing else."""
-    tidy(folder)
+def clear(folder: Path, keep: set[str]) -> None:
+    """Remove what an earlier run has left and this one has not made; nothing else."""
     with saving(folder):
-        for name in FILES:
+        for name in set(FILES) - keep:
             (folder / name).unlink(missing_ok=True)
 
 
@@ -78,13 +106,15 @@ def read_notes(folder: Path) -> dict[str, Any]:
     """What the run was asked to do, if it can be believed."""
     path = folder / NOTES
     try:
+        if path.exists() and not path.is_file():
+            raise ValueError("no file")
         notes = json.loads(path.read_bytes())
-        data, settings = notes["data"], notes["settings"]
-        good = notes["format"] == "shoal run" and isinstance(data, str) and isinstance(notes["fingerprint"], str)
-        good = good and settings["method"] in METHODS and {"clusters", "seed", "extra"} <= settings.keys()
+        good = notes["format"] == "shoal run" and _is_like(NOTED, notes) and _is_like(CHOSEN, notes["settings"])
+        good = good and notes["settings"]["method"] in METHODS and "\0" not in notes["data"]
+        good = good and (notes["status"] != "done" or _is_like(FOUND, notes["result"]))
     except FileNotFoundError as error:
         raise click.UsageError(f"{path}: there is no such file: name a folder that `shoal fit -o` has made.") from error
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
         raise Turned(f"{path}: can't be read as the notes of a run ({error}): begin anew with `shoal fit --force`.") from error
     if not good:
         raise Turned(f"{path}: holds no notes of a run: begin anew with `shoal fit --force`.")

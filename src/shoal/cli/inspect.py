@@ -40,6 +40,9 @@ def _model(path: str, as_json: bool) -> tuple[dict[str, Any], bool, dict[str, ob
     with opening(path):
         model = shoal.load(path)
     inner = getattr(model, "estimator_", model)
+    if not hasattr(inner, "get_params"):
+        facts = {"kind": "code", "path": path, "code": type(model).__name__, "bits": getattr(model, "n_bits", None)}
+        return facts, as_json, {name: facts[name] for name in ("code", "bits") if facts[name] is not None}
     parameters = {name: value for name, value in inner.get_params().items() if name not in ("callback", "verbose")}
     result = {
         "kind": "model",

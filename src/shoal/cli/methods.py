@@ -81,11 +81,16 @@ def estimator(method: str, k: int, settings: Mapping[str, Any], **more: Any) -> 
         **more,
     }
     given = {name: value for name, value in given.items() if value is not None}
+    extra = settings.get("extra", {}).keys()
     for parameter in given:
-        if parameter not in takes or parameter in ("n_clusters", "verbose"):
+        if parameter not in takes or parameter in ("n_clusters", "verbose") or parameter in extra & {"callback"}:
             flag = {"time_budget": "--time", "init": "--init", "metric": "--metric"}.get(parameter, f"--set {parameter}")
             raise click.UsageError(f"{flag} means nothing to --method {method}: leave it out, or choose another method.")
     model = cls(k, **{**fixed, **given})
+    try:
+        model._validate_params()
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     return shoal.Standardized(model) if settings.get("standardize") else model
 
 

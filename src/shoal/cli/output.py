@@ -8,6 +8,8 @@ import io
 import json
 import math
 import os
+import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,7 @@ def show(result: Mapping[str, Any], as_json: bool, lines: Mapping[str, object]) 
         return
     width = max(map(len, lines), default=0)
     for name, value in lines.items():
-        click.echo(f"{name:<{width}}  {one_line(value)}")
+        click.echo(f"{one_line(name):<{width}}  {one_line(value)}")
 
 
 def show_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -60,12 +62,20 @@ def refuse(path: Path, force: bool, *inputs: str) -> None:
     """Nothing is replaced unless it was asked for, no folder by a file, and never what is read."""
     if path.is_dir():
         raise click.UsageError(f"{path}: is a folder: name a file.")
+    keep_apart(path.parent, inputs)
     if path.exists() and any(os.path.samefile(path, given) for given in inputs):
         raise click.UsageError(f"{path}: is to be read, not written: name another file.")
     if os.path.lexists(path) and not force:
         raise click.UsageError(f"{path}: is there already: name another file, or say --force to replace it.")
     if not path.parent.is_dir():
         raise click.UsageError(f"{path.parent}: there is no such folder: make it, or name another.")
+
+
+def keep_apart(folder: Path, inputs: Sequence[str]) -> None:
+    """A folder of data is read whole: what is written there would be taken for data, or in its place."""
+    for given in map(Path, inputs):
+        if given.is_dir() and (folder.resolve() == given.resolve() or given.resolve() in folder.resolve().parents):
+            raise click.UsageError(f"{folder}: lies in {given}, which is to be read: name a place outside.")
 
 
 @contextlib.contextmanager
@@ -91,13 +101,16 @@ def write_json(path: Path, value: Any) -> None:
         file.write(json.dumps(plain(value), indent=1).encode() + b"\n")
 
 
-def write_csv(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    """Records as a table. Text that a spreadsheet would run gets a quote before it."""
+def write_records(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    """Records as a table: a column for each name in any of them."""
     names = list(dict.fromkeys(name for record in records for name in record))
+    write_csv(path, [names, *([record.get(name, "") for name in names] for record in records)])
+
+
+def write_csv(path: Path, rows: Sequence[Sequence[Any]]) -> None:
+    """Text that a spreadsheet would run gets a quote before it."""
     text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(map(tame, names))
-    table.writerows([tame(record.get(name, "")) for name in names] for record in records)
+    csv.writer(text, lineterminator="\n").writerows(map(tame, row) for row in rows)
     with writing(path) as file:
         file.write(text.getvalue().encode())
 
@@ -106,7 +119,8 @@ def tame(cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
     cell = one_line(cell)
-    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell
+    first = re.match(r"[^\w=+\-@|]*(.?)", unicodedata.normalize("NFKC", cell))  # some programs pass over what is before
+    return f"'{cell}" if first is not None and first[1] in ("=", "+", "-", "@", "|") else cell
 
 
 def write_labels(path: Path, labels: Any, ids: Any = None) -> None:

@@ -67,5 +67,8 @@ def _label(model: str, data: str, threads: int | None, settings: dict[str, Any])
     if threads is not None:
         inner.n_threads = threads
     rows = open_data(data, settings)
-    with reading_data():
-        return rows, fitted.predict(rows), int(inner.n_clusters)
+    try:
+        with reading_data():
+            return rows, fitted.predict(rows), len(getattr(inner, "kmeans_", inner).cluster_centers_)
+    except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        raise Turned(f"{model}: can't label rows ({type(error).__name__}: {error}): fit it anew.") from error

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import click
+from .errors import say
 
 EVERY = 1.0  # seconds between lines
 
@@ -54,23 +54,23 @@ class Watch:
 
 class Lines(Watch):
     def note(self, text: str) -> None:
-        click.echo(text, err=True)
+        say(text)
 
     def show(self, record: dict[str, Any], rate: float, left: float | None) -> None:
         if self.last - self.told >= EVERY:
             self.told = self.last
-            click.echo(words(record, rate, left), err=True)
+            say(words(record, rate, left))
 
 
 class Documents(Watch):
     """One JSON document a line."""
 
     def note(self, text: str) -> None:
-        click.echo(json.dumps({"doing": text}), err=True)
+        say(json.dumps({"doing": text}))
 
     def show(self, record: dict[str, Any], rate: float, left: float | None) -> None:
         facts = {**record, "rows_per_second": rate, **({} if left is None else {"seconds_left": left})}
-        click.echo(json.dumps({k: _plain(v) for k, v in facts.items()}), err=True)
+        say(json.dumps({k: _plain(v) for k, v in facts.items()}))
 
 
 def _plain(value: Any) -> Any:

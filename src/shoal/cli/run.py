@@ -14,10 +14,10 @@ from typing import Any
 from .. import __version__
 from .data import fingerprint, open_data
 from .errors import BadData, complain, opening, reading_data
-from .folder import CHECKPOINT, NOTES, clear
+from .folder import CHECKPOINT, NOTES, clear, tidy
 from .methods import SEEDINGS, estimator
 from .options import settings
-from .output import saving, write_csv, write_json, write_labels
+from .output import saving, write_json, write_labels, write_records, writing
 from .progress import Watch
 from .stopping import Interrupted
 
@@ -38,12 +38,16 @@ def heard(told: list[str]) -> Iterator[None]:
         yield
 
 
-def begin(folder: Path, data: str, chosen: Mapping[str, Any], command: str) -> dict[str, Any]:
-    """Notes of a run that has everything before it."""
+@contextlib.contextmanager
+def begun(folder: Path, data: str, chosen: Mapping[str, Any], command: str) -> Iterator[dict[str, Any]]:
+    """Notes of a run that has everything before it. What an earlier one has left stays until there is something better."""
     with opening(data):
         prints = fingerprint(data)
     files = {name: chosen[name] for name in ("init", "scratch") if chosen[name] not in (None, *SEEDINGS)}
-    clear(folder)
+    tidy(folder)
+    with saving(folder):
+        before = (folder / NOTES).read_bytes() if (folder / NOTES).exists() else None
+        (folder / CHECKPOINT).unlink(missing_ok=True)
     notes = {
         "format": "shoal run",
         "shoal": __version__,
@@ -55,7 +59,16 @@ def begin(folder: Path, data: str, chosen: Mapping[str, Any], command: str) -> d
         "settings": {**chosen, **{name: str(Path(file).absolute()) for name, file in files.items()}},
     }
     write_json(folder / NOTES, notes)
-    return notes
+    try:
+        yield notes
+    except BadData:
+        if not (folder / CHECKPOINT).exists():  # there is nothing to go on with
+            with saving(folder):
+                (folder / NOTES).unlink()
+            if before is not None:
+                with writing(folder / NOTES) as file:
+                    file.write(before)
+        raise
 
 
 def reopen(notes: Mapping[str, Any]) -> Any:
@@ -71,7 +84,7 @@ def carry_out(folder: Path, notes: dict[str, Any], rows: Any, watch: Watch) -> d
     """Fit under a checkpoint, which goes when all files are there; give the result."""
     told, begun, stopper = list[str](), time.perf_counter(), settings().stopper
     stopper.advice = f"go on with `{shlex.join(['shoal', 'resume', str(folder)])}`"
-    with heard(told), _kept(folder / CHECKPOINT) as kept, reading_data():
+    with heard(told), _kept(folder / CHECKPOINT) as kept, reading_data(), _limit(notes["settings"]):
         model = _fit(rows, notes["settings"], watch, kept)
         _leave(folder, notes, rows, model, told, watch, time.perf_counter() - begun)
     stopper.advice = ""
@@ -116,8 +129,7 @@ def _fit(rows: Any, chosen: Mapping[str, Any], watch: Watch, kept: Any) -> Any:
     stopper = settings().stopper
     stopper.ask = kept.stop
     try:
-        with _limit(chosen):
-            model.fit(rows)
+        model.fit(rows)
     finally:
         stopper.ask = None
     if stopper.number:  # it came too late for the fit to hear of it
@@ -134,11 +146,12 @@ def _leave(folder: Path, notes: dict[str, Any], rows: Any, model: Any, told: lis
     chosen = notes["settings"]
     watch.note("writing the files")
     labels = folder / ("labels.npy" if chosen.get("id_column") is None else "labels.parquet")
-    with saving(folder / "model.npz"):
-        shoal.save(model, folder / "model.npz")
     write_labels(labels, model.labels_, rows.id_column)
-    write_csv(folder / "history.csv", model.history_)
-    files = {"model": "model.npz", "labels": labels.name, "history": "history.csv"}
+    write_records(folder / "history.csv", model.history_)
+    files = {"labels": labels.name, "history": "history.csv"}
+    with _told_of(told, "no model was saved"), saving(folder / "model.npz"):
+        shoal.save(model, folder / "model.npz")
+        files = {"model": "model.npz", **files}
     if chosen.get("report", True) and _report(folder / "report.html", notes, rows, model, told, watch):
         files["report"] = "report.html"
     notes["result"] = {
@@ -157,6 +170,7 @@ def _leave(folder: Path, notes: dict[str, Any], rows: Any, model: Any, told: lis
         "files": {name: str(folder / file) for name, file in files.items()},
         "warnings": told,
     }
+    clear(folder, {NOTES, CHECKPOINT, *files.values()})
     notes["status"] = "done"
     write_json(folder / NOTES, notes)
 
@@ -183,15 +197,22 @@ def _report(path: Path, notes: dict[str, Any], rows: Any, model: Any, told: list
         fingerprint=notes["fingerprint"],
         date=notes["begun"],
     )
-    try:
+    with _told_of(told, "no report was written"):
         facts = gather(model, rows, options, origin, told)
+        with saving(path):
+            write_fit(path, facts)
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def _told_of(told: list[str], what: str) -> Iterator[None]:
+    """Go on without: the rest of a long fit is worth keeping."""
+    try:
+        yield
     except ValueError as error:
-        complain(f"warning: no report was written: {error}")
-        told.append(f"no report was written: {error}")
-        return False
-    with saving(path):
-        write_fit(path, facts)
-    return True
+        complain(f"warning: {what}: {error}")
+        told.append(f"{what}: {error}")
 
 
 def lines(result: Mapping[str, Any]) -> dict[str, object]:

@@ -76,6 +76,11 @@ class Journal:
         if self.keeper is not None and self.pages.setdefault(name, value) != value:
             self.keeper.refuse(name)
 
+    def trust(self, is_sound: bool) -> None:
+        """Go on with what was kept only if a fit like this could have left it."""
+        if not is_sound and self.keeper is not None:
+            self.keeper.refuse("what its state is made of")
+
     def drive(
         self,
         page: str,
@@ -84,9 +89,11 @@ class Journal:
         done: Callable[[State, Any], bool],
         limits: Limits,
         watchers: Iterable[Watcher],
+        is_sound: Callable[[Outcome], bool] = lambda _: True,
     ) -> Outcome:
         """`drive`, kept: a stage that was under way goes on, and one that was over is."""
         before: Outcome | None = self.pages.get(page)
+        self.trust(before is None or is_sound(before))
         if before is not None and before.reason:
             return before
         state = begin() if before is None else before.state
@@ -94,9 +101,10 @@ class Journal:
         self.keep(page, outcome)
         return outcome
 
-    def once(self, page: str, find: Callable[[], Any]) -> Any:
+    def once(self, page: str, find: Callable[[], Any], is_sound: Callable[[Any], bool] = lambda _: True) -> Any:
         """What the page says; if nothing, what `find` finds. A fit that it calls has a page of its own until then."""
         if page in self.pages:
+            self.trust(is_sound(self.pages[page]))
             return self.pages[page]
         draft = f"{page}, so far"
         token = KEEPER.set(None if self.keeper is None else Draft(self, draft))

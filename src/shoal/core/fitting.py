@@ -16,6 +16,7 @@ from . import partition
 from .checks import check_centers, check_weights
 from .driver import Journal, Limits, Outcome, drive, journal
 from .estimator import NEAR, CentersEstimator, Hooks, all_or_nothing, seed_of, tell_user, warn, with_callbacks
+from .kept import is_like, is_outcome
 from .memory import planned
 from .moments import Moments, measure
 from .parameters import ATTRIBUTES, PARAMETERS, Count, share_docs
@@ -137,7 +138,9 @@ class CenterMover(CentersEstimator, ABC):
         rows.frame, seed = moments.frame, journal.seed
         method = self._method(rows, moments, seed)
         hooks = Hooks(self, X, lambda state: {"cluster_centers_": self._public(rows, state), "_frame": rows.frame})
-        first, run, best, least = journal.pages.get("starts", Trials(0, None))
+        trials = journal.pages.get("starts")
+        journal.trust(trials is None or self._could_have_left(trials, rows, method))
+        first, run, best, least = trials or Trials(0, None)
         cut = ""
 
         def keep(now: Outcome) -> None:
@@ -161,6 +164,16 @@ class CenterMover(CentersEstimator, ABC):
         assert best is not None
         self._publish(rows, best._replace(reason=cut or best.reason), least)
         hooks.close()
+
+    def _could_have_left(self, trials: Any, rows: Rows, method: Method) -> bool:
+        C = np.ones((self.n_clusters, rows.d), rows.dtype)
+        shape = len(rows), self.n_clusters
+        states = partition.lean(method.begin(C, 0)), partition.begin(rows, C)  # which some come to in the end
+        return (
+            isinstance(trials, Trials)
+            and is_like((trials.start, trials.least), (0, 0.0), *shape)
+            and all(run is None or any(is_outcome(run, state, *shape) for state in states) for run in (trials.run, trials.best))
+        )
 
     def _starts(self, given: Array | None) -> int:
         if given is not None:

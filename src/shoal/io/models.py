@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..core.estimator import warn
@@ -67,4 +68,18 @@ def load(path: Any) -> Any:
     model = Reader(arrays, str(path)).decode(content)
     if not isinstance(model, BaseEstimator) and not hasattr(model, "_fields"):
         raise Rejected(f"{path}: holds no model: name a file that shoal.save wrote.")
+    for part in (model, *(getattr(model, name, None) for name in ("estimator_", "kmeans_"))):
+        if isinstance(part, BaseEstimator):
+            _check(part, path)
     return model
+
+
+def _check(model: Any, path: Any) -> None:
+    """A file may be whole, and hold a model that no fit has made."""
+    try:
+        model._validate_params()
+    except ValueError as error:
+        raise Rejected(f"{path}: holds a parameter that can't be ({error}): fit the model anew.") from error
+    C = getattr(model, "cluster_centers_", None)
+    if C is not None and not (isinstance(C, np.ndarray) and C.ndim == 2 and C.size and np.isfinite(C).all()):
+        raise Rejected(f"{path}: holds centres that are none: fit the model anew.")
