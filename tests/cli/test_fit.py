@@ -2,6 +2,7 @@
 
 import csv
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import shoal
 from shoal.cli import errors, stopping
+from shoal.core import driver
 from tests.cli.calling import refused, result, run
 
 pytestmark = pytest.mark.usefixtures("rows")
@@ -256,3 +258,115 @@ def test_handlers_are_given_back():
     with stopping.stopping():
         assert signal.getsignal(signal.SIGTERM) is not before
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+class TestOldResults:
+    """A fit that fails leaves what an earlier one has found."""
+
+    @pytest.fixture
+    def before(self, capsys):
+        result(capsys, *FIT, "-o", "out")
+        return {path.name: path.read_bytes() for path in Path("out").iterdir()}
+
+    @pytest.mark.parametrize(
+        ("code", "arguments"),
+        [
+            (errors.USAGE, ["--set", 'tol="x"']),
+            (errors.USAGE, ["--set", "n_init=0"]),
+            (errors.USAGE, ["--set", "callback=1"]),
+            (errors.USAGE, ["--init", "out/model.npz", "--method", "exact"]),
+            (errors.BAD_DATA, ["--init", "rows.npy"]),
+        ],
+    )
+    def test_bad_settings(self, capsys, before, code, arguments):
+        refused(capsys, code, *FIT, "-o", "out", "--force", *arguments)
+        assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
+
+    def test_bad_rows(self, capsys, before, rows):
+        rows[200, 1] = np.nan
+        np.save("nan.npy", rows)
+        refused(capsys, errors.BAD_DATA, "fit", "nan.npy", "-k", 3, "-q", "-o", "out", "--force")
+        assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
+
+    def test_are_replaced_by_new_ones(self, capsys, before):
+        result(capsys, *FIT, "-o", "out", "--force", "--no-report", "--seed", 5)
+        assert not Path("out/report.html").exists()
+        assert Path("out/run.json").read_bytes() != before["run.json"]
+
+
+def test_data_that_break_later_leave_the_checkpoint(capsys, monkeypatch):
+    """A file that is cut while it is read may be mended, and the fit can go on."""
+
+    def cut_short(*arguments, **named):
+        driver.drive(*arguments, **named)
+        raise ValueError("rows.npy: ends early")
+
+    monkeypatch.setattr("shoal.core.fitting.drive", cut_short)
+    monkeypatch.setattr("shoal.cli.run.EVERY", 0.0)
+    monkeypatch.setattr("shoal.io.checkpoint.SHARE", 1e9)
+    refused(capsys, errors.BAD_DATA, *FIT, "-o", "out", "--method", "lloyd", "--init", "random")
+    assert Path("out/checkpoint.npz").exists()
+
+
+def test_folders_of_data_are_left_alone(capsys, rows):
+    Path("dd").mkdir()
+    np.save("dd/a.npy", rows)
+    np.save("dd/labels.npy", rows)
+    result(capsys, *FIT, "-o", "out", "--no-report")
+    for out in ("dd", "dd/out"):
+        assert "outside" in refused(capsys, errors.USAGE, "fit", "dd", "-k", 3, "-q", "-o", out, "--force")
+    assert "outside" in refused(capsys, errors.USAGE, "predict", "out/model.npz", "dd", "-q", "-o", "dd/b.npy")
+    assert sorted(path.name for path in Path("dd").iterdir()) == ["a.npy", "labels.npy"]
+
+
+def test_a_model_too_large_to_save_leaves_the_labels(capsys, monkeypatch):
+    monkeypatch.setattr("shoal.io.values.MOST", 100)
+    told = result(capsys, *FIT, "-o", "out", "--method", "spectral-exact", "--no-report")
+    assert "model" not in told["files"]
+    assert any("no model was saved" in warning for warning in told["warnings"])
+    assert len(np.load("out/labels.npy")) == 300
+
+
+def test_columns_by_the_names_that_the_model_knows(capsys, rows):
+    with open("rows.csv", "w") as file:
+        file.write("7,b,c,d\n" + "\n".join(",".join(map(str, row)) for row in rows.tolist()))
+    with open("other.csv", "w") as file:
+        file.write("note,d,7,c,b\n" + "\n".join(f"x,{r[3]},{r[0]},{r[2]},{r[1]}" for r in rows.tolist()))
+    result(capsys, "fit", "rows.csv", "-k", 3, "-q", "-o", "out", "--no-report")
+    result(capsys, "predict", "out/model.npz", "other.csv", "-q", "-o", "l.npy")
+    np.testing.assert_array_equal(np.load("l.npy"), np.load("out/labels.npy"))
+    with warnings.catch_warnings(action="ignore"):  # that these have no names
+        result(capsys, "predict", "out/model.npz", "rows.npy", "-q", "-o", "l.npy", "--force")
+    assert result(capsys, "inspect", "rows.csv", "--columns", "7,1")["names"] == ["7", "b"]
+    assert result(capsys, "inspect", "rows.csv", "--no-header", "--limit-rows", 1, "--columns", "0")["rows"] == 1
+
+
+@pytest.mark.parametrize("change", [{"clusters": "3"}, {"extra": None}, {"init": 5}, {"columns": "a"}, {"text_column": 7.5}])
+def test_notes_that_no_run_has_left(capsys, change):
+    result(capsys, *FIT, "-o", "out", "--no-report")
+    notes = json.loads(Path("out/run.json").read_text())
+    notes = {**notes, "status": "running", "settings": {**notes["settings"], **change}}
+    Path("out/run.json").write_text(json.dumps(notes))
+    assert "run.json" in refused(capsys, errors.REJECTED, "resume", "out", "-q")
+
+
+def test_notes_of_a_result_that_is_none(capsys):
+    result(capsys, *FIT, "-o", "out", "--no-report")
+    notes = json.loads(Path("out/run.json").read_text())
+    for text in (json.dumps({**notes, "result": {}}), "[" * 100_000):
+        Path("out/run.json").write_text(text)
+        assert "run.json" in refused(capsys, errors.REJECTED, "resume", "out", "-q")
+
+
+def test_nobody_listens(capsys, monkeypatch):
+    """A closed stderr is no reason to end a fit."""
+
+    def broken(text, err=False):
+        if err:
+            raise BrokenPipeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shoal.cli.errors.click.echo", broken)
+        code, _, _ = run(capsys, "fit", "rows.npy", "-k", 3, "-o", "out", "--no-report", "--progress", "json")
+    assert code == 0
+    assert Path("out/model.npz").exists()

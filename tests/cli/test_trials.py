@@ -59,6 +59,23 @@ def test_exports(capsys):
     assert "rows.npy" in refused(capsys, errors.REJECTED, "export", "rows.npy", "--to", "csv", "-o", "c.csv")
 
 
+@pytest.mark.parametrize(("names", "head"), [("a,cluster", "cluster number,a,cluster"), ("a,a", "cluster,a,a")])
+def test_exports_every_column(capsys, rows, names, head):
+    Path("rows.csv").write_text(names + "\n" + "\n".join(f"{a},{b}" for a, b in rows[:, :2].tolist()))
+    result(capsys, "fit", "rows.csv", "-k", 2, "-q", "-o", "out", "--no-report")
+    lines = Path(result(capsys, "export", "out/model.npz", "--to", "csv")["path"]).read_text().splitlines()
+    assert lines[0] == head
+    assert [line.split(",")[0] for line in lines[1:]] == ["0", "1"]
+    assert all(line.count(",") == 2 for line in lines)
+
+
+def test_exports_of_bits(capsys):
+    Path("rows.csv").write_text("a,b\n" + "\n".join(f"{i % 2},{i % 3}" for i in range(60)))
+    result(capsys, "fit", "rows.csv", "-k", 2, "-q", "-o", "out", "--no-report", "--method", "compressed", "--set", "n_bits=8")
+    lines = Path(result(capsys, "export", "out/model.npz", "--to", "csv")["path"]).read_text().splitlines()
+    assert lines[0].split(",")[1:] == [f"x{j}" for j in range(8)]
+
+
 def test_exports_of_standardized_columns(capsys, rows):
     np.save("uneven.npy", rows * np.float32([1, 1000, 1]))
     result(capsys, "fit", "uneven.npy", "-k", 4, "-q", "-o", "out", "--no-report", "--standardize")

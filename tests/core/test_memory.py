@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.core import memory
+from shoal.core import memory, partition
 from shoal.core.memory import MemoryLimit, plan, planned, size_of
 from shoal.core.rows import Rows
 from shoal.core.sources import ArraySource
-from shoal.kmeans.auto import choose_algorithm
+from shoal.kmeans.auto import choose_algorithm, find
 from tests.strategies import blobs
 from tests.test_contract import ESTIMATORS
 
@@ -100,3 +100,37 @@ def test_the_result_is_the_same():
     np.testing.assert_array_equal(shoal.cluster(X, 5, random_state=0, memory_limit="400MB").labels_, expected.labels_)
     with pytest.raises(MemoryError, match="NestedKMeans on 3,000 rows"):
         shoal.cluster(X, 5, memory_limit="64MB")
+
+
+@pytest.mark.parametrize("algorithm", ["elkan", "yinyang", "hamerly", "exponion", "projected"])
+def test_bounds_that_were_asked_for_are_planned(algorithm):
+    """As large as they are in the end."""
+    rows = Rows(ArraySource(X), n_threads=1)
+    model = shoal.KMeans(40, algorithm=algorithm, max_iter=2)
+    with rows:
+        assign = find(rows, 40, algorithm)[1]
+        state, _ = partition.advance(rows, partition.begin(rows, X[:40].copy()), assign)
+    held = sum(a.nbytes for a in state.bounds if isinstance(a, np.ndarray) and len(a) == len(X))
+    assert 0.8 * held <= model._memory(len(X), 20, 4)["bounds"] <= 1.5 * held + 64 * len(X)
+    if algorithm == "elkan":
+        nested = shoal.NestedKMeans(40, bounds="all")._memory(len(X), 20, 4)
+        assert nested["bounds"] == model._memory(len(X), 20, 4)["bounds"]
+
+
+def test_a_limit_within_itself():
+    limit = MemoryLimit("1GB")
+    with limit:
+        with limit:
+            assert memory.LIMIT.get() == 1e9
+        assert memory.LIMIT.get() == 1e9
+    assert memory.LIMIT.get() is None
+
+
+def test_how_many_rows_would_fit_where_memory_grows_faster():
+    model, rows = shoal.ExactSpectral(3), Rows(Huge(10**6, 8), n_threads=1)
+    with MemoryLimit("800MB"), pytest.raises(MemoryError, match="of the rows") as refused, planned(model, rows):
+        pass
+    few = int(str(refused.value).split("take ")[-1].split(" of")[0].replace(",", ""))
+    assert few > 3000
+    with MemoryLimit("800MB"), planned(model, Rows(Huge(few, 8), n_threads=1)):
+        pass

@@ -292,6 +292,24 @@ def test_made_by_an_enemy(name, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"n_clusters": -5}, "n_clusters"),
+        ({"n_threads": "x"}, "n_threads"),
+        ({"cluster_centers_": np.full((3, 4), np.nan)}, "centres"),
+        ({"cluster_centers_": np.zeros((0, 4))}, "centres"),
+        ({"cluster_centers_": "many"}, "centres"),
+    ],
+)
+def test_whole_but_made_by_no_fit(change, says, tmp_path):
+    model = shoal.KMeans(3, random_state=0).fit(X)
+    vars(model).update(change)
+    shoal.save(model, tmp_path / "model.npz")
+    with pytest.raises(Rejected, match=says):
+        shoal.load(tmp_path / "model.npz")
+
+
 def test_a_bomb(tmp_path):
     path = sealed(tmp_path / "model.npz", told(estimator()), zipfile.ZIP_DEFLATED, **{"a0.npy": bytes(1 << 24)})
     with pytest.raises(Rejected, match="packed members"):

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from .errors import opening
-from .options import ROWS, place
+from .options import ROWS
 
 
 def open_data(path: str, settings: Mapping[str, Any]) -> Any:
@@ -19,9 +19,6 @@ def open_data(path: str, settings: Mapping[str, Any]) -> Any:
     import shoal
 
     given = {name: settings.get(name) for name in (*ROWS, "text_column")}
-    for name in ("id_column", "text_column"):
-        if isinstance(column := given[name], str):
-            given[name] = place(column)
     with opening(path):
         return shoal.open_rows(path, **given)
 

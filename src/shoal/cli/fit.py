@@ -35,6 +35,7 @@ def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json
     from .output import need_parquet, show
     from .plan import check_clusters, check_memory
     from .progress import watching
+    from .trials import warm
 
     settings["extra"] = assignments(settings["extra"])
     folder = Path(output)
@@ -49,6 +50,9 @@ def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json
         check_image(rows, settings["image"])
         check_clusters(settings["clusters"], rows.shape[0])
         check_memory(rows, settings)
+        if settings["time"] is not None:
+            watch.note("loading the program's parts, or compiling them if this is the first time")
+            warm(settings["method"], rows, settings)
         with locked(folder):
             check(folder, force, *inputs)  # once more, now that nobody else can put anything there
             with run.begun(folder, data, settings, shlex.join(["shoal", *sys.argv[1:]])) as notes:

@@ -66,21 +66,23 @@ def _data(path: str, as_json: bool, settings: dict[str, Any]) -> tuple[dict[str,
     from .data import open_data, size_of
     from .errors import opening
     from .output import size
-    from .plan import estimate_seconds, parts
+    from .plan import estimate_seconds, fewest_threads, parts
 
     rows = open_data(path, settings)
     with opening(path):
         seen = _look(rows)
     n, d = rows.shape
     k, method, threads = min(settings["clusters"], max(n, 1)), settings["method"], settings["threads"]
+    limit = settings["memory"]
     plan = parts(rows, method, k, threads)
+    if limit is not None:
+        threads, plan = fewest_threads(rows, method, k, threads, limit)
     clean = not seen["nan"] + seen["infinite"] and n
     seconds = estimate_seconds(rows, method, k, threads) if clean else None
     total = sum(plan.values())
-    limit = settings["memory"]
     fit = {"clusters": k, "method": method, "bytes": total, "parts": plan, "seconds": seconds}
     if limit is not None:
-        fit |= {"limit": limit, "fits": total <= limit}
+        fit |= {"limit": limit, "fits": total <= limit, "threads": threads}
     names = rows.feature_names
     result = {
         "kind": "data",
@@ -93,7 +95,9 @@ def _data(path: str, as_json: bool, settings: dict[str, Any]) -> tuple[dict[str,
         "names": names,
         "fit": fit,
     }
-    verdict = "" if limit is None else f", {'below' if total <= limit else 'above'} the limit of {size(limit)}"
+    verdict = (
+        "" if limit is None else f", {'below' if total <= limit else 'above'} the limit of {size(limit)} with {threads} threads"
+    )
     return (
         result,
         as_json,

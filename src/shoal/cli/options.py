@@ -15,6 +15,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 TIMES = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 SIZES = {"": 1, "B": 1} | {f"{c}{end}": 10 ** (3 * i) for i, c in enumerate("KMGT", 1) for end in ("", "B")}
+MOST = 10_000_000  # columns to be named
 SIZES |= {f"{c}IB": 1 << (10 * i) for i, c in enumerate("KMGT", 1)}
 
 
@@ -61,7 +62,7 @@ class Picture(click.ParamType):  # type: ignore[type-arg]
 
 
 class Names(click.ParamType):  # type: ignore[type-arg]
-    """Names or numbers between commas; 2:5 stands for 2,3,4."""
+    """Names or numbers between commas; 2:5 stands for 2,3,4. A number is the name of a column, if one has that name."""
 
     name = "names"
 
@@ -71,15 +72,12 @@ class Names(click.ParamType):  # type: ignore[type-arg]
         out: list[str | int] = []
         for item in filter(None, (part.strip() for part in value.split(","))):
             span = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", item)
-            out += range(int(span[1]), int(span[2])) if span else [place(item)]
+            if span and int(span[2]) - int(span[1]) > MOST:
+                self.fail(f"{item!r} is more than {MOST:,} columns: leave the option out for all.", param, ctx)
+            out += range(int(span[1]), int(span[2])) if span else [item]
         if not out:
             self.fail(f"{value!r} names nothing: write names or numbers between commas.", param, ctx)
         return out
-
-
-def place(name: str) -> str | int:
-    """A column by its number, if it looks like one."""
-    return int(name) if re.fullmatch("[0-9]{1,9}", name) else name
 
 
 TIME = Quantity("time", TIMES, "90s, 5m or 2h")
@@ -110,8 +108,7 @@ def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Com
 
 
 DATA = click.Path(exists=True, readable=True)
-data_argument = click.argument("data", type=DATA)
-ROWS = ("columns", "id_column", "limit_rows", "array", "scratch")
+ROWS = ("columns", "id_column", "limit_rows", "array", "header", "delimiter", "scratch")
 rows_options = _together(
     click.option(
         "--columns", type=Names(), help="Columns to cluster by, between commas: names or numbers from 0 (2:5 is 2,3,4)."
@@ -119,6 +116,8 @@ rows_options = _together(
     click.option("--id-column", type=str, help="A column that names the rows."),
     click.option("--limit-rows", type=COUNT, help="Only so many rows, from the first on."),
     click.option("--array", type=str, help="Which array of an npz, HDF5 or Zarr file."),
+    click.option("--header/--no-header", default=None, help="Whether the first line of a CSV file names the columns."),
+    click.option("--delimiter", type=str, help="Between the fields of a CSV file."),
     click.option("--scratch", type=click.Path(exists=True, file_okay=False), help="Folder for scratch files."),
 )
 fit_options = _together(
@@ -130,7 +129,6 @@ fit_options = _together(
     click.option("--memory", type=SIZE, help="Keep below: 512MB, 2GB. Refused at once if that can't be."),
     click.option("--threads", type=COUNT, help="Threads to use (the result does not depend on it)."),
 )
-FIT = ("init", "metric", "standardize", "seed", "time", "memory", "threads")
 watch_options = _together(
     click.option(
         "--progress",

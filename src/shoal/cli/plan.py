@@ -29,12 +29,9 @@ def check_memory(rows: Any, settings: dict[str, Any]) -> None:
     limit = settings.get("memory")
     if limit is None:
         return
-    k, method, extra = settings["clusters"], settings["method"], settings["extra"]
-    needed = sum(parts(rows, method, k, settings["threads"], extra).values())
-    threads = settings["threads"] or _default()
-    while needed > limit and threads > 1:
-        threads -= 1
-        needed = sum(parts(rows, method, k, threads, extra).values())
+    k, method = settings["clusters"], settings["method"]
+    threads, plan = fewest_threads(rows, method, k, settings["threads"], limit, settings["extra"])
+    needed = sum(plan.values())
     if needed > limit:
         raise NoRoom(
             f"--memory {size(limit)} is too little: {method} with {k:,} clusters of {rows.shape[0]:,} rows takes about "
@@ -42,6 +39,18 @@ def check_memory(rows: Any, settings: dict[str, Any]) -> None:
         )
     if settings["threads"] is not None or threads < _default():
         settings["threads"] = threads
+
+
+def fewest_threads(
+    rows: Any, method: str, k: int, threads: int | None, limit: float, extra: Mapping[str, Any] | None = None
+) -> tuple[int, dict[str, float]]:
+    """As many threads as keep below the limit, or one; and what the fit takes by them."""
+    count = threads or _default()
+    plan = parts(rows, method, k, count, extra)
+    while sum(plan.values()) > limit and count > 1:
+        count -= 1
+        plan = parts(rows, method, k, count, extra)
+    return count, plan
 
 
 def _instead(rows: Any, k: int, limit: float, needed: float) -> str:

@@ -56,7 +56,6 @@ def predict(
 def _label(model: str, data: str, threads: int | None, settings: dict[str, Any]) -> tuple[Any, Any, int]:
     import shoal
 
-    from .data import open_data
     from .errors import Turned, opening, reading_data
 
     with opening(model):
@@ -66,9 +65,25 @@ def _label(model: str, data: str, threads: int | None, settings: dict[str, Any])
     inner = getattr(fitted, "estimator_", fitted)
     if threads is not None:
         inner.n_threads = threads
-    rows = open_data(data, settings)
+    rows = _open(data, settings, getattr(fitted, "feature_names_in_", None))
     try:
         with reading_data():
             return rows, fitted.predict(rows), len(getattr(inner, "kmeans_", inner).cluster_centers_)
     except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
         raise Turned(f"{model}: can't label rows ({type(error).__name__}: {error}): fit it anew.") from error
+
+
+def _open(data: str, settings: dict[str, Any], known: Any) -> Any:
+    """The columns that the model knows, whatever else is there and in whatever order; all, if they have no names."""
+    from .data import open_data
+    from .errors import BadData
+
+    if known is None or settings["columns"] is not None:
+        return open_data(data, settings)
+    try:
+        return open_data(data, {**settings, "columns": list(known)})
+    except BadData:
+        rows = open_data(data, settings)
+        if rows.feature_names is not None:
+            raise
+        return rows

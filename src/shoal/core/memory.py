@@ -41,7 +41,8 @@ class MemoryLimit:
     -----
     A fit that would take more, by what was measured of its method, raises a MemoryError that says how much it would take and
     how many rows would fit; one that needs fewer threads for it uses fewer. Bounds and batches take what is left. Rows must
-    come from a file (`open_rows`): those in memory are the caller's, and count as part of the limit.
+    come from a file (`open_rows`): those in memory are the caller's, and count as part of the limit. It holds for the
+    thread that entered it, and for `fit`, not for `predict`, which takes no more than blocks.
 
     Examples
     --------
@@ -58,20 +59,20 @@ class MemoryLimit:
 
     def __init__(self, limit: Any) -> None:
         self.limit = size_of(limit)
-        self._token: Token[float | None] | None = None
+        self._tokens: list[Token[float | None]] = []  # it may be entered again before it is left
 
     def __enter__(self) -> Self:
-        self._token = LIMIT.set(self.limit)
+        self._tokens.append(LIMIT.set(self.limit))
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._token is not None
-        LIMIT.reset(self._token)
+        LIMIT.reset(self._tokens.pop())
 
 
 def size_of(limit: Any) -> float:
     """Bytes."""
-    told = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", str(limit)) if not isinstance(limit, bool) else None
+    text = f"{limit:f}" if isinstance(limit, float) else str(limit)
+    told = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", text) if not isinstance(limit, bool) else None
     with contextlib.suppress(KeyError, ValueError):
         if told is not None and 0 < (size := float(told[1]) * UNITS[told[2].upper()]) < math.inf:
             return size
@@ -124,11 +125,18 @@ def planned(model: Any, rows: Rows) -> Iterator[None]:
 
 
 def _refusal(model: Any, rows: Rows, limit: float, needed: float) -> str:
-    own = sum(model._memory(len(rows), rows.d, rows.dtype.itemsize).values())
-    few = int(len(rows) * (1 - (needed - limit) / own)) if own else 0
+    few, many = 0, len(rows)  # how many rows would fit: by halves, since some methods need more than so many bytes each
+    others = needed - _own(model, rows, many)
+    while many - few > 1:
+        half = (few + many) // 2
+        few, many = (half, many) if others + _own(model, rows, half) <= limit else (few, half)
     ways = f"allow {in_words(1.01 * needed)}" + (f", or take {few:,} of the rows" if few >= model.n_clusters else "")
     what = f"{type(model).__name__} on {len(rows):,} rows takes about {in_words(needed)}"
     return f"A limit of {in_words(limit)} is too little: {what}: {ways}."
+
+
+def _own(model: Any, rows: Rows, n: int) -> float:
+    return float(sum(model._memory(n, rows.d, rows.dtype.itemsize).values()))
 
 
 def spare(otherwise: float) -> float:

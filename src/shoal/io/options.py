@@ -106,6 +106,8 @@ def place_of(path: Path, column: Any, names: list[str] | None, d: int) -> int:
     if isinstance(column, str):
         if column in (names or ()):
             return names.index(column)  # type: ignore[union-attr]
+        if column.isascii() and column.isdecimal() and len(column) < 10:  # as it is typed
+            return place_of(path, int(column), names, d)
         known = f"it has {', '.join(names[:20])}{', ...' * (len(names) > 20)}" if names else f"its {d} columns have none"
         raise FileError(f"{path}: has no column named {column!r}: {known}; name one that is there, or give its number.")
     if not isinstance(column, int | np.integer) or isinstance(column, bool) or not 0 <= column < d:

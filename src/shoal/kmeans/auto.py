@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ..core import partition
 from ..core.memory import spare
 from ..core.partition import Assign, Found, Partition
@@ -24,6 +26,14 @@ RESTLESS = 0.05  # share of the rows that must move for plain steps to be faster
 HEAVY = 1 << 20  # rows times centres from which on it is worth to find directions: that costs as much as they do in a step
 CROWD = 512  # centres for which heads pay even if rows are labelled but once
 MEMORY = {True: 1 / 16, False: 3 / 4}  # what bounds may take, as a share of X: less if X is a memory map
+
+
+def memory(algorithm: str, n: int, d: int, k: int, wide: int) -> dict[str, float]:
+    """Bytes that the bounds of an algorithm take, whether there is room for them or not; "auto" asks first."""
+    if algorithm == "projected":
+        return {"bounds": projected.memory(n, d, k, np.dtype(f"f{wide}"))}
+    bounds = {"elkan": k, "yinyang": -(-k // bounded.GROUP), "hamerly": 1, "exponion": 1}.get(algorithm)
+    return {} if bounds is None else {"bounds": 4.0 * n * (1 + bounds)}
 
 
 def choose_algorithm(rows: Rows, k: int) -> str:

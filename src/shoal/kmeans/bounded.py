@@ -29,6 +29,7 @@ from ..core.types import Array
 from ..kernels import DOWN, TINY, UP, choice
 
 SCORES_AT_ONCE = 1 << 20
+GROUP = 10  # centres that share a bound, in Yinyang
 TILE_CENTERS = {"elkan": 32, "exponion": 32}  # centres in a tile, where a group is not a tile
 
 
@@ -75,7 +76,7 @@ class Plan(NamedTuple):
 def arrange(algorithm: str, n: int, centers: Array) -> Bounds:
     """Which centres go together."""
     k = len(centers)
-    size = {"hamerly": k, "yinyang": 10}.get(algorithm, TILE_CENTERS.get(algorithm, k))
+    size = {"hamerly": k, "yinyang": GROUP}.get(algorithm, TILE_CENTERS.get(algorithm, k))
     order, tiles = group_centers(centers, size)
     groups = {"elkan": np.arange(k + 1), "yinyang": tiles}.get(algorithm, np.array([0, k]))
     lower = np.zeros((n, len(groups) - 1), np.float32)

@@ -12,7 +12,7 @@ from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments
 from ..core.parameters import keep
 from ..core.rows import Rows
-from .auto import ALGORITHMS, find
+from .auto import ALGORITHMS, find, memory
 
 
 class KMeans(CenterMover):
@@ -74,6 +74,9 @@ class KMeans(CenterMover):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.algorithm != "projected"
         return tags
+
+    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
+        return {**super()._memory(n, d, wide), **memory(self.algorithm, n, d, self.n_clusters, wide)}
 
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         self.algorithm_, assign = find(rows, self.n_clusters, self.algorithm)

@@ -33,7 +33,7 @@ from ..core.rows import Rows
 from ..core.seeding import generator
 from ..core.shuffle import Order
 from ..core.types import Array
-from .auto import ending, find
+from .auto import ending, find, memory
 
 MARGIN = 3.0  # gains come in leaps: so many times what is expected is told
 LOOKS = 3  # steps on a batch, at least, from which to tell what is left to gain
@@ -274,7 +274,8 @@ class NestedKMeans(CenterMover):
         return Method(begin, advance, done, ending(assign))
 
     def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
-        return {**super()._memory(n, d, wide), "the batch's places": 2.0 * n}
+        bounds = memory(BOUNDS[self.bounds], n, d, self.n_clusters, wide)
+        return {**super()._memory(n, d, wide), "the batch's places": 2.0 * n, **bounds}
 
     def _settle(self, rows: Rows, outcome: Outcome, method: Method) -> tuple[Outcome, float]:
         return super()._settle(rows, outcome._replace(state=outcome.state.partition), method)
