@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import sys
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +34,13 @@ def plain(value: Any) -> Any:
 
 
 def show(result: Mapping[str, Any], as_json: bool, lines: Mapping[str, object]) -> None:
-    """The result: one JSON document, or the lines of it that people want."""
+    """The result: one JSON document, or the lines of it that people want. Whoever has read enough may go."""
+    with contextlib.suppress(BrokenPipeError):
+        _show(result, as_json, lines)
+        sys.stdout.flush()
+
+
+def _show(result: Mapping[str, Any], as_json: bool, lines: Mapping[str, object]) -> None:
     if as_json:
         click.echo(json.dumps(plain(result)))
         return
