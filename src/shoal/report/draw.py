@@ -1,4 +1,4 @@
-"""Charts as inline SVG and pictures as PNG, drawn by ourselves: lines, bars, points, with axes that people can read.
+"""Charts as inline SVG and pictures as PNG, drawn by ourselves: lines, bars, points.
 
 Colours of series are attributes; all else is left to the page's style, which knows light from dark.
 """
@@ -16,62 +16,13 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from ..core.types import Array
-from .words import clean, short
+from .axes import BOTTOM, HEIGHT, RIGHT, TOP, WIDTH, Axis, Frame, axis
+from .words import clean
 
-WIDTH, HEIGHT = 640, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 46
 MOST = 400  # points of a line
 DOTS = 40  # points of a line that are drawn as such, too, of all lines
-WIDE = 50.0  # a ratio from which on a logarithm shows more
 FEW, FLAT = 4, 4.0  # values that are left, and how many times their range it takes, for starts to be cut off
 PIXELS = 64  # of the longer side of a picture
-
-
-class Axis(NamedTuple):
-    name: str
-    low: float
-    high: float
-    log: bool = False
-
-    def place(self, values: Array) -> Array:
-        """From 0 to 1."""
-        if self.log:
-            return np.asarray((np.log(values) - math.log(self.low)) / (math.log(self.high) - math.log(self.low)))
-        return np.asarray((values - self.low) / (self.high - self.low))
-
-    def ticks(self) -> list[float]:
-        if self.log and self.high / self.low >= 5:
-            return _log_ticks(self.low, self.high)
-        step = _step(self.high - self.low, 5)
-        first = math.ceil(self.low / step - 1e-9)
-        return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
-
-
-def _step(width: float, count: int) -> float:
-    """1, 2 or 5 times a power of ten, about a part of the width."""
-    size = 10.0 ** math.floor(math.log10(width / count))
-    return next((size * m for m in (1, 2, 5) if width / (size * m) <= count), size * 10)
-
-
-def _log_ticks(low: float, high: float) -> list[float]:
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    digits = (1, 2, 5) if last - first <= 2 else (1,)
-    every = max(1, (last - first) // 6)
-    ticks = [m * 10.0**p for p in range(first, last + 1, every) for m in digits]
-    return [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
-
-
-def axis(name: str, values: Array, zero: bool = False) -> Axis:
-    """One that all values have room on."""
-    values = values[np.isfinite(values)]
-    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
-    if zero:
-        low, high = min(low, 0.0), max(high, 0.0)
-    elif low > 0 and high / low > WIDE:
-        return Axis(name, low, high, True)
-    if not high - low > 1e-9 * max(abs(low), abs(high)):
-        low, high = (low - abs(low) / 2, high + abs(high) / 2) if high else (0.0, 1.0)
-    return Axis(name, low, high)
 
 
 def colour(i: int) -> str:
@@ -92,43 +43,6 @@ class Line(NamedTuple):
     name: str
     x: Array
     y: Array
-
-
-class Frame(NamedTuple):
-    """Where on the page values are."""
-
-    x: Axis
-    y: Axis
-
-    def at(self, x: Array, y: Array) -> list[str]:
-        a, b = self.x.place(np.asarray(x, float)), self.y.place(np.asarray(y, float))
-        if len(b) > 1 and b[0] > 1 > b[1]:  # a line comes in from above
-            a[0], b[0] = a[0] + (a[1] - a[0]) * (b[0] - 1) / (b[0] - b[1]), 1
-        left = LEFT + (WIDTH - LEFT - RIGHT) * np.clip(a, 0, 1)
-        top = TOP + (HEIGHT - TOP - BOTTOM) * (1 - np.clip(b, 0, 1))
-        return [f"{a:.5g} {b:.5g}" for a, b in zip(left, top, strict=True)]
-
-    def draw(self) -> str:
-        """Grid, ticks and names."""
-        parts = []
-        bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
-        for tick in self.x.ticks():
-            a = LEFT + (right - LEFT) * float(self.x.place(np.array(tick)))
-            parts.append(f'<path class="grid" d="M{a:.5g} {TOP}V{bottom}"/>')
-            parts.append(f'<text x="{a:.5g}" y="{bottom + 17}" text-anchor="middle">{short(tick)}</text>')
-        for tick in self.y.ticks():
-            b = TOP + (bottom - TOP) * (1 - float(self.y.place(np.array(tick))))
-            parts.append(f'<path class="grid" d="M{LEFT} {b:.5g}H{right}"/>')
-            parts.append(f'<text x="{LEFT - 7}" y="{b + 4:.5g}" text-anchor="end">{short(tick)}</text>')
-        parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
-        middle = (LEFT + right) / 2
-        names = [escape(clean(a.name, 60) + (", logarithmic" if a.log else "")) for a in (self.x, self.y)]
-        parts.append(f'<text class="name" x="{middle:.5g}" y="{HEIGHT - 8}" text-anchor="middle">{names[0]}</text>')
-        turn = f'transform="rotate(-90 13 {(TOP + bottom) / 2:.5g})"'
-        parts.append(
-            f'<text class="name upright" x="13" y="{(TOP + bottom) / 2:.5g}" text-anchor="middle" {turn}>{names[1]}</text>'
-        )
-        return "".join(parts)
 
 
 def svg(key: str, title: str, about: str, inside: str, height: int = HEIGHT) -> Markup:
@@ -200,12 +114,13 @@ def bars(key: str, title: str, values: Array, x: str, y: str) -> Markup:
     """One beside the other, in the order given; of very many, every so many-th."""
     shown = thinned(len(values))
     frame = Frame(Axis(x, 0.0, float(max(len(values), 1))), axis(y, values.astype(float), zero=True))
-    width = (WIDTH - LEFT - RIGHT) / max(len(shown), 1)
+    left = frame.left
+    width = (WIDTH - left - RIGHT) / max(len(shown), 1)
     gap = min(4.0, 0.2 * width)
     tops = frame.y.place(values[shown].astype(float)) * (HEIGHT - TOP - BOTTOM)
     base = HEIGHT - BOTTOM
     path = "".join(
-        f"M{LEFT + i * width + gap / 2:.5g} {base}v{-h:.5g}h{width - gap:.4g}V{base}z" for i, h in enumerate(tops) if h > 0
+        f"M{left + i * width + gap / 2:.5g} {base}v{-h:.5g}h{width - gap:.4g}V{base}z" for i, h in enumerate(tops) if h > 0
     )
     return svg(key, title, f"{y} over {x}, {len(values)} bars", frame.draw() + f'<path class="bars" d="{path}"/>')
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -39,14 +40,30 @@ def number(value: float | None, digits: int = 4) -> str:
     if 1000 <= size < 1e6:
         places = 0 if value == int(value) else max(0, digits - len(str(int(size))))
         return f"{value:,.{places}f}".replace("-", "−")
-    return f"{value:.{digits}g}".replace("-", "−").replace("e+0", "e").replace("e+", "e").replace("e−0", "e−")
+    return _typeset(f"{value:.{digits}g}")
+
+
+def _typeset(text: str) -> str:
+    return text.replace("-", "−").replace("e+0", "e").replace("e+", "e").replace("e−0", "e−")
 
 
 def short(value: float) -> str:
-    """For the ticks of an axis."""
+    """For an axis of powers."""
     if 1e3 <= abs(value) < 1e6:
         return f"{value / 1e3:.4g}k".replace("-", "−")
     return number(value)
+
+
+def ticks(values: Sequence[float], step: float) -> list[str]:
+    """For an axis of equal steps: all in one unit, with the digits that tell each from the next."""
+    most = max(map(abs, values))
+    if not 1e-3 <= most < 1e12:
+        digits = math.floor(math.log10(most or step)) - math.floor(math.log10(step) + 1e-9)
+        return [_typeset(f"{value:.{max(digits, 0)}e}") if value else "0" for value in values]
+    units = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"), (0.0, 1.0, ""))
+    unit, name = next((unit, name) for least, unit, name in units if most >= least and step >= 0.01 * unit or unit == 1)
+    places = max(0, -math.floor(math.log10(step / unit) + 1e-9))
+    return [_typeset(f"{value / unit:,.{places}f}{name}") if value else "0" for value in values]
 
 
 def seconds(value: float | None) -> str:
