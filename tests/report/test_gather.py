@@ -203,6 +203,14 @@ def test_names_of_rows_and_columns():
     assert named.clusters[0].nearest[0].name == "\ufffd"
 
 
+def test_what_is_missing_is_not_told():
+    frames = pytest.importorskip("pandas")
+    model = shoal.KMeans(1, random_state=0).fit(X[:5])
+    texts = [None, np.nan, frames.NA, frames.NaT, "None"]
+    rows = gather(model, X[:5], Options(ids=[None] * 5, texts=texts)).clusters[0].nearest
+    assert {row.number: (row.name, row.text) for row in rows} == {**dict.fromkeys(range(4), ("", "")), 4: ("", "None")}
+
+
 def test_new_rows_are_predicted_and_strange_ones_warned_of():
     model = shoal.KMeans(4, random_state=0).fit(X)
     facts = gather(model, X[:300])

@@ -16,6 +16,7 @@ from .look import Columns, Look, describe
 
 TRAITS = 6  # columns to tell of each cluster
 SLIGHT = 0.25  # spreads; what differs by less does not set a cluster apart
+MISSING = ("nan", "NaT", "<NA>")
 
 
 class Profile(NamedTuple):
@@ -122,7 +123,10 @@ def _at(values: Any, i: int) -> str:
 
 
 def _as_text(value: Any) -> str:
+    """Empty for what is missing, whichever package says so."""
     value = value.as_py() if hasattr(value, "as_py") else value
+    if value is None or (not isinstance(value, str) and str(value) in MISSING):
+        return ""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
