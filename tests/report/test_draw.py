@@ -80,13 +80,22 @@ def test_long_lines_are_thinned_and_keep_their_ends():
 def test_bars_and_points():
     root, _ = parsed(draw.bars("k", "Sizes", np.array([5, 3, 0]), "clusters", "rows"))
     assert root.find(f"{SVG}path[@class='bars']").get("d").count("M") == 2
-    points = np.random.default_rng(0).normal(size=(50, 2))
     labels = np.arange(50) % 3
-    root, _ = parsed(draw.scatter("m", "Map", points, labels, [0, 2]))
+    points = np.random.default_rng(0).normal(size=(50, 2)) + 9 * labels[:, None]
+    root, _ = parsed(draw.scatter("m", "Map", points, labels, [0, 2], ("first, 60%", "second")))
     groups = root.findall(f"{SVG}path[@class='points']")
     assert [g.get("data-cluster") for g in groups] == ["0", "1", "2"]
     assert sum(g.get("d").count("M") for g in groups) == 50
     assert [t.text for t in root.findall(f"{SVG}text[@class='center']")] == ["0", "2"]
+    assert [t.text for t in root.findall(f"{SVG}text[@class='name']")] == ["first, 60%", "second"]
+
+
+def test_numbers_on_the_map_do_not_lie_on_each_other():
+    """The first goes first; what has room on a wide page only is marked."""
+    points = np.array([[0, 0], [0.1, 0.1], [60, 0], [0, 1.9], [30, 30]])
+    root, _ = parsed(draw.scatter("m", "Map", points, np.arange(5), [1, 2, 0, 3], ("x", "y")))
+    numbers = {t.text: t.get("class") for t in root.iter(f"{SVG}text") if "center" in t.get("class")}
+    assert numbers == {"1": "center", "2": "center", "3": "center close"}
 
 
 def test_colours_of_neighbours_differ():

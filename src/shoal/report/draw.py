@@ -9,7 +9,7 @@ import base64
 import math
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -125,24 +125,40 @@ def bars(key: str, title: str, values: Array, x: str, y: str) -> Markup:
     return svg(key, title, f"{y} over {x}, {len(values)} bars", frame.draw() + f'<path class="bars" d="{path}"/>')
 
 
-def scatter(key: str, title: str, points: Array, labels: Array, names: Sequence[int]) -> Markup:
-    """Points coloured by their label; the numbers of the named clusters amid their points."""
-    height = 480
+def scatter(key: str, title: str, points: Array, labels: Array, names: Sequence[int], axes: tuple[str, str]) -> Markup:
+    """Points coloured by their label; the numbers of the named clusters amid their points, the first ones first: where one
+    would lie on another it is left out, and where it only would on a narrow page, there."""
+    height, edge = 500, 36
     low, high = points.min(axis=0), points.max(axis=0)
-    scale = min((WIDTH - 40) / max(high[0] - low[0], 1e-300), (height - 40) / max(high[1] - low[1], 1e-300))
+    room = [WIDTH - edge, height - 2 * edge]
+    scale = min(a / max(width, 1e-300) for a, width in zip(room, high - low, strict=True))
     places = (points - (low + high) / 2) * [scale, -scale] + [WIDTH / 2, height / 2]
     spots = [f"{a:.4g} {b:.4g}" for a, b in places]
     inside = numbers = ""
     for j in np.unique(labels):
-        mine = np.flatnonzero(labels == j)
-        path = "".join(f"M{spots[i]}h0" for i in mine)
+        path = "".join(f"M{spots[i]}h0" for i in np.flatnonzero(labels == j))
         inside += f'<path class="points" data-cluster="{j}" stroke="{colour(int(j))}" d="{path}">'
         inside += f"<title>Cluster {j}</title></path>"
-        if j in names:
-            a, b = places[mine].mean(axis=0)
-            numbers += f'<text class="center" x="{a:.4g}" y="{b + 4:.4g}" text-anchor="middle">{j}</text>'
-    about = f"{len(points)} rows as points, coloured by cluster, with the numbers of {len(names)} clusters amid their points"
-    return svg(key, title, about, inside + numbers, height)
+    amid = {j: places[labels == j].mean(axis=0) for j in names if (labels == j).any()}
+    large = _apart(amid, 22)
+    for j in _apart(amid, 14, large):
+        kind, (a, b) = "center" if j in large else "center close", amid[j]
+        numbers += f'<text class="{kind}" x="{a:.4g}" y="{b + 4:.4g}" text-anchor="middle">{j}</text>'
+    x, y = (escape(clean(name, 60)) for name in axes)
+    numbers += f'<text class="name" x="{WIDTH / 2}" y="{height - 6}" text-anchor="middle">{x}</text>'
+    numbers += f'<text class="name" x="2" y="15">{y}</text>'
+    about = f"{len(points)} rows as points, coloured by cluster, with numbers of clusters amid their points"
+    return svg(key, title, f"{about}; {axes[1]} over {axes[0]}", inside + numbers, height)
+
+
+def _apart(amid: Mapping[int, Array], size: float, placed: Sequence[int] = ()) -> list[int]:
+    """Which numbers, written so large, lie on none that is placed or goes before."""
+    chosen = list(placed)
+    for j, place in amid.items():
+        wide = [0.3 * size * (len(str(i)) + len(str(j))) + 2 for i in chosen]
+        if all((abs(place - amid[i]) >= (w, size)).any() for i, w in zip(chosen, wide, strict=True)):
+            chosen.append(j)
+    return chosen
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

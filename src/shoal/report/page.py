@@ -212,15 +212,14 @@ def _sizes(facts: Facts) -> Figure:
 
 def _map(facts: Facts, shown: list[Cluster]) -> Figure:
     names = [cluster.number for cluster in shown[:NAMED] if cluster.size]
-    first, second = (100 * facts.map.shares).round(1)
-    drawing = scatter("map", "Map of a sample of the rows", facts.map.points, facts.map.labels, names)
+    shares = [f", {share:.1%} of the variance" if share > 0 else "" for share in facts.map.shares.tolist()]
+    axes = f"first principal direction{shares[0]}", f"second principal direction{shares[1]}"
+    drawing = scatter("map", "Map of a sample of the rows", facts.map.points, facts.map.labels, names, axes)
     spaces = {"rows": "", "standardized": " of the standardized columns", "codes": " of their codes"}
     space = spaces.get(facts.map.space, " of their embedding")
-    caption = (
-        f"{words.many(len(facts.map.points), 'row')} drawn at random, along the two directions{space} of most spread, which "
-    )
-    caption += f"show {first:g}% and {second:g}% of it. Numbers are those of the clusters"
-    caption += "." if facts.k <= len(names) else f", of the {len(names)} largest."
+    caption = f"{words.many(len(facts.map.points), 'row')} drawn at random, along the two directions{space} of most spread."
+    caption += " Numbers are those of the clusters" + ("" if facts.k <= len(names) else f", of the {len(names)} largest")
+    caption += "; where two would lie on each other, that of the larger one."
     return Figure("Map", drawing, caption)
 
 
