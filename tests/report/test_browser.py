@@ -75,6 +75,8 @@ def test_pages_are_quiet(browser, tmp_path, kind, script):
         assert opened.page.locator("h1").is_visible()
         assert opened.page.locator(".search").first.is_visible() == (script and kind != "sweep")
         assert opened.page.locator("table.sortable tbody tr").first.is_visible()
+        heads = opened.page.locator("table.sortable thead").bounding_box()
+        assert (heads["height"] > 20) == script  # to sort by; out of sight where nothing sorts
         if script:
             wide = opened.page.evaluate("document.documentElement.scrollWidth")
             assert wide <= 390  # nothing sticks out of a narrow page
@@ -115,6 +117,22 @@ def test_search(browser, tmp_path):
         page.locator("input[type=search]").fill("")
         assert all(row.is_visible() for row in rows.all())
         opened.assert_quiet(path)
+
+
+def test_search_for_numbers(browser, tmp_path):
+    """They are those of clusters or of rows, whole."""
+    path = tmp_path / "r.html"
+    facts = gather(MODEL, X, Options(texts=["1 of many"] * 400))
+    write_fit(path, facts)
+    near = {c.number: [str(row.number) for row in c.nearest] for c in facts.clusters}
+    with Opened(browser, path) as opened:
+        rows = opened.page.locator("table.sortable tbody tr")
+        for wanted, found in {
+            "1": {1} | {j for j, ids in near.items() if "1" in ids}, "cluster 3": {3}, "Cluster  3": {3}, near[2][0]: {2},
+            "cluster 30": set(), "of many": {0, 1, 2, 3},
+        }.items():  # fmt: skip
+            opened.page.locator("input[type=search]").fill(wanted)
+            assert {int(row.get_attribute("data-cluster")) for row in rows.all() if row.is_visible()} == found
 
 
 def test_the_map_shows_the_cluster_under_the_pointer(browser, tmp_path):

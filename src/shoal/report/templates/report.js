@@ -1,6 +1,7 @@
 "use strict";
 // Sorting, search, and the map that shows the cluster under the pointer. Without this script the page says the same.
 for (const table of document.querySelectorAll("table.sortable")) {
+  table.classList.add("live");
   const body = table.tBodies[0];
   const rows = Array.from(body.rows);
   const heads = Array.from(table.tHead.rows[0].cells);
@@ -37,11 +38,17 @@ for (const table of document.querySelectorAll("table.sortable")) {
     search.hidden = false;
     const input = search.querySelector("input"), told = search.querySelector("output");
     const texts = rows.map((row) => row.textContent.toLowerCase());
+    const ids = rows.map((row) => Array.from(row.querySelectorAll(".id"), (id) => id.textContent.trim()));
+    const matches = (row, i, wanted) => {
+      const number = /^(cluster\s+)?(\d+)$/.exec(wanted);
+      if (!number || !row.dataset.cluster) return texts[i].includes(wanted);
+      return row.dataset.cluster === number[2] || (!number[1] && ids[i].includes(number[2])); // whole: 7 is not in 17
+    };
     input.addEventListener("input", () => {
       const wanted = input.value.trim().toLowerCase();
       let found = 0;
       rows.forEach((row, i) => {
-        row.hidden = !texts[i].includes(wanted);
+        row.hidden = !matches(row, i, wanted);
         found += !row.hidden;
       });
       told.textContent = wanted ? `${found} of ${rows.length}` : "";
