@@ -40,7 +40,8 @@ def test_wide_ranges_get_a_logarithm(low, ratio):
 
 
 @pytest.mark.parametrize(
-    "values", [[], [0.0], [5.0, 5.0], [-3.0], [np.nan, 1.0], [np.inf, 1.0, 2.0], [0.0, 1e300], [1e-300, 2e-300], [-1.7e308, 1.7e308]]
+    "values",
+    [[], [0.0], [5.0, 5.0], [-3.0], [np.nan, 1.0], [np.inf, 1.0, 2.0], [0.0, 1e300], [1e-300, 2e-300], [-1.7e308, 1.7e308]],
 )
 def test_any_values_can_be_drawn(values):
     values = np.array(values, float)

@@ -279,3 +279,5 @@ def test_curves_leave_out_what_is_not_finite():
     assert curve.values.tolist() == [5, 4]
     assert len(Curve.of([]).values) == 0
     assert Curve.of([{"seconds": 0.1, "loss": 1.0}, *history]).values.tolist() == [5, 4]
+    curve = Curve.of([{"seconds": 0.1, "energy": np.nan, "objective": 1.0}, {"seconds": 0.2, "energy": None}])
+    assert (curve.measure, curve.values.tolist()) == ("objective", [1.0])

@@ -73,6 +73,15 @@ def test_a_comparison_names_the_best_and_the_fastest(tmp_path):
     assert text.index("slow ") < text.index("broken")
 
 
+@pytest.mark.parametrize(("least", "other", "above"), [(4.0, 4.0003, "+0.01%"), (0.0, 0.0, "+0.00%"), (0.0, 3.0, "∞")])
+def test_energies_that_are_as_good_as_equal(tmp_path, least, other, above):
+    trials = [trial("slow")._replace(energy=least), trial("fast")._replace(energy=other, seconds=0.1)]
+    write_compare(tmp_path / "c.html", trials)
+    text = Skeleton((tmp_path / "c.html").read_text("utf-8")).text
+    assert above in text
+    assert ("fast reached the same energy in 100 ms, 2 times as fast." in text) == (above != "∞")
+
+
 def test_a_sweep_names_the_knee_or_says_there_is_none(tmp_path):
     energies, silhouettes = (100, 60, 10, 9, 8.4, 8, 7.7, 7.5), (None, 0.3, 0.8, 0.5, 0.5, 0.5, 0.5, 0.5)
     points = [Point(k + 1, e, s, 0.1) for k, (e, s) in enumerate(zip(energies, silhouettes, strict=True))]
@@ -81,7 +90,36 @@ def test_a_sweep_names_the_knee_or_says_there_is_none(tmp_path):
     assert "knee at k = 3" in text
     assert "highest at k = 3 (0.80)" in text
     write_sweep(tmp_path / "s.html", [Point(k, 100 / k) for k in range(1, 9)])
-    assert "No clear knee" in Skeleton((tmp_path / "s.html").read_text("utf-8")).text
+    assert "There is no clear knee:" in Skeleton((tmp_path / "s.html").read_text("utf-8")).text
+
+
+def test_a_sweep_says_what_its_knee_rests_on(tmp_path):
+    counts, energies = (1, 2, 5, 8, 13, 20, 30), (100, 60, 10, 9, 8.4, 8, 7.7)
+    points = [Point(k, e, stopped="time_budget" if k < 5 else "converged") for k, e in zip(counts, energies, strict=True)]
+    write_sweep(tmp_path / "s.html", points)
+    text = Skeleton((tmp_path / "s.html").read_text("utf-8")).text
+    assert "knee at k = 5, or else between 2 and 8, where not every k was tried" in text
+    assert "rests on unfinished fits: time was up in 2 of 7" in text
+    assert text.count("out of time") == 2
+
+
+def test_the_verdict_tells_how_long_the_whole_fit_took(tmp_path):
+    found = Skeleton(fit_page(tmp_path, gather(MODEL, X, origin=Origin(seconds=1234.5)))).text
+    assert f"after {MODEL.n_iter_} steps and 20.6 min" in found
+
+
+def test_steps_without_an_energy_leave_a_page(tmp_path):
+    """Of one of several methods, of some steps, of all of them, and of all that is told."""
+    history = [{"seconds": 0.1 * i, "rows": 10, "energy": e} for i, e in enumerate((np.nan, 3.0, None, np.inf, 2.0))]
+    none = [{"seconds": np.nan, "rows": 10, "energy": np.nan}] * 3
+    curves = [Curve.of(history), Curve.of(none), Curve(np.full(4, np.nan), np.arange(4.0), np.full(4, np.nan))]
+    for curve, energy in zip(curves, (2.0, np.nan, None), strict=True):
+        text = fit_page(tmp_path, gather(MODEL, X)._replace(curve=curve, energy=energy))
+        assert not re.search(r'(d|x|y)="[^"]*nan', text)
+    write_compare(tmp_path / "c.html", [Trial("a", curve, np.nan, np.nan) for curve in curves])
+    write_sweep(tmp_path / "s.html", [Point(k, np.nan, np.nan, np.nan) for k in range(1, 5)])
+    for name in "cs":
+        assert not re.search(r'(d|x|y)="[^"]*nan', (tmp_path / f"{name}.html").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("write", [write_compare, write_sweep])

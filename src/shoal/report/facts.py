@@ -45,6 +45,7 @@ class Origin(NamedTuple):
     date: str = ""
     parameters: Mapping[str, Any] = {}
     versions: Mapping[str, str] = {}
+    seconds: float | None = None  # that the whole fit took; its history tells of the steps alone
 
 
 class Curve(NamedTuple):
@@ -59,12 +60,12 @@ class Curve(NamedTuple):
     def of(cls, history: Sequence[Mapping[str, Any]]) -> Curve:
         """From the records of `history_`; those without a finite value (steps of another kind, too) are left out."""
         told = {name for record in history for name in record}
-        measure = next((name for name in ("energy", "objective") if name in told), "")
-        table = [[record.get("seconds", 0.0), record.get("rows", 0), record.get(measure, np.nan)] for record in history]
-        seconds, rows, values = np.array(table, np.float64).reshape(-1, 3).T
-        good = np.isfinite(values)
-        visited = rows.cumsum()[good] if "rows" in told else np.empty(0)
-        return cls(seconds[good], visited, values[good], measure or "energy")
+        names = {"seconds": 0.0, "rows": 0.0, "energy": np.nan, "objective": np.nan}
+        table = {n: np.array([record.get(n, other) for record in history], np.float64) for n, other in names.items()}
+        measure = next((name for name in ("energy", "objective") if np.isfinite(table[name]).any()), "energy")
+        good = np.isfinite(table[measure]) & np.isfinite(table["seconds"])
+        visited = table["rows"].cumsum()[good] if "rows" in told else np.empty(0)
+        return cls(table["seconds"][good], visited, table[measure][good], measure)
 
 
 class Trait(NamedTuple):
@@ -154,3 +155,4 @@ class Point(NamedTuple):
     energy: float
     silhouette: float | None = None
     seconds: float | None = None
+    stopped: str = ""

@@ -57,7 +57,7 @@ def _environment() -> Environment:
     env = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=safe
     )
-    env.filters.update(clip=words.clean, number=words.number, seconds=words.seconds)
+    env.filters.update(clip=words.clean, number=words.number, seconds=words.seconds, percent=words.percent)
     env.filters["ended"] = lambda reason: words.ENDS.get(reason, reason)
     env.globals.update(many=words.many, version_line=f"Shoal {__version__}")
     for name in ("css", "js"):
@@ -91,7 +91,7 @@ def write_compare(path: str | Path, trials: Sequence[Trial], origin: Origin = Or
 
 def write_sweep(path: str | Path, points: Sequence[Point], origin: Origin = Origin()) -> None:
     """A report of several numbers of clusters on the same rows."""
-    _write(path, lambda most: sweep_page(sorted(points), origin, most))
+    _write(path, lambda most: sweep_page(sorted(points, key=lambda point: point.k), origin, most))
 
 
 def fit_page(facts: Facts, most: int) -> str:
@@ -127,9 +127,8 @@ def compare_page(trials: list[Trial], origin: Origin, most: int) -> str:
             notes=[],
             origin=origin._replace(versions=origin.versions or versions()),
             figures=figures,
-            trials=[(trials[i], colour(i)) for i in order[:most]],
+            trials=[(trials[i], colour(i), words.above(trials[i].energy, least)) for i in order[:most]],
             total=len(trials),
-            least=least,
         )
     )
 
@@ -142,7 +141,7 @@ def sweep_page(points: list[Point], origin: Origin, most: int) -> str:
     scores = Line("silhouette", np.array([p.k for p in known], float), np.array([p.silhouette for p in known], float))
     best = max(known, key=lambda p: p.silhouette or 0.0).k if known else None
     energy = lines("sweep-energy", "Energy over k", [Line("energy", k, energies)], "clusters, k", "energy", mark=found)
-    where = f"The dashed line is the knee, k = {found}." if found else "There is no clear knee."
+    where = f"The dashed line: {words.place(good, found)}." if found else f"There is {words.place(good, found)}."
     figures = [Figure("Energy", energy, f"Of all rows. {where}")]
     if known:
         drawing = lines("sweep-silhouette", "Silhouette over k", [scores], "clusters, k", "simplified silhouette", mark=best)

@@ -17,6 +17,7 @@ STOPPED = {
     "quality": "stopped when it was good enough",
     "callback": "was stopped by a callback",
 }
+SAME = 0.01  # percent; what differs by less is told as the same
 ENDS = {"quality": "good enough", "max_iter": "most steps", "time_budget": "out of time"}  # the same in short
 
 
@@ -60,8 +61,9 @@ def ticks(values: Sequence[float], step: float) -> list[str]:
     if not 1e-3 <= most < 1e12:
         digits = math.floor(math.log10(most or step)) - math.floor(math.log10(step) + 1e-9)
         return [_typeset(f"{value:.{max(digits, 0)}e}") if value else "0" for value in values]
-    units = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"), (0.0, 1.0, ""))
-    unit, name = next((unit, name) for least, unit, name in units if most >= least and step >= 0.01 * unit or unit == 1)
+    units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+    fits = ((unit, name) for unit, name in units if most >= max(unit, 1e4) and step >= 0.01 * unit)
+    unit, name = next(fits, (1.0, ""))
     places = max(0, -math.floor(math.log10(step / unit) + 1e-9))
     return [_typeset(f"{value / unit:,.{places}f}{name}") if value else "0" for value in values]
 
@@ -96,7 +98,8 @@ def verdict(facts: Facts) -> str:
     if facts.stopped:
         words += f"; {facts.method} {STOPPED.get(facts.stopped, facts.stopped)}"
         words += f" after {many(facts.steps, 'step')}" if facts.steps else ""
-        words += f" and {seconds(facts.curve.seconds[-1])}" if len(facts.curve.seconds) else ""
+        took = [*facts.curve.seconds[-1:], facts.origin.seconds or 0.0]  # the former is longer where a fit was gone on with
+        words += f" and {seconds(max(took))}" if max(took) else ""
     if facts.quality.silhouette is not None:
         words += f"; the clusters are {apartness(facts.quality.silhouette)} (silhouette {facts.quality.silhouette:.2f})"
     return words + "."
@@ -123,6 +126,17 @@ def notes(facts: Facts) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def above(energy: float, least: float) -> float:
+    """In percent."""
+    if not least:
+        return 0.0 if energy == least else energy * math.inf
+    return 100 * (energy / least - 1)
+
+
+def percent(value: float) -> str:
+    return f"{value:+,.2f}%" if math.isfinite(value) else number(value)
+
+
 def winner(trials: list[Trial]) -> str:
     """Several methods in a sentence or two."""
     good = [trial for trial in trials if math.isfinite(trial.energy)]
@@ -133,19 +147,40 @@ def winner(trials: list[Trial]) -> str:
     fast = min(near, key=lambda trial: trial.seconds)
     words = f"{clean(best.name, 80)} reached the least energy, {number(best.energy)}, in {seconds(best.seconds)}"
     if fast is not best and fast.seconds > 0:
-        above = 100 * (fast.energy / best.energy - 1)
-        words += f"; {clean(fast.name, 80)} came within {above:.2g}% of it in {seconds(fast.seconds)}"
-        words += f", {best.seconds / fast.seconds:.3g} times as fast"
+        more = above(fast.energy, best.energy)
+        near_it = f"came within {more:.2g}% of it" if more >= SAME else "reached the same energy"
+        words += (
+            f"; {clean(fast.name, 80)} {near_it} in {seconds(fast.seconds)}, {best.seconds / fast.seconds:.3g} times as fast"
+        )
     return words + "."
+
+
+def between(points: Sequence[Point], knee: int | None) -> tuple[int, int] | None:
+    """The numbers tried next to the knee, if it may be one that was not."""
+    if knee is None:
+        return None
+    low = max((point.k for point in points if point.k < knee), default=knee)
+    high = min((point.k for point in points if point.k > knee), default=knee)
+    return (low, high) if high - low > 2 else None
+
+
+def place(points: Sequence[Point], knee: int | None) -> str:
+    """Where the knee is, as far as that is known."""
+    gap = between(points, knee)
+    words = "no clear knee" if knee is None else f"knee at k = {knee:,}"
+    words += "" if gap is None else f", or else between {gap[0]:,} and {gap[1]:,}, where not every k was tried"
+    late = sum(point.stopped == "time_budget" for point in points)
+    return words + (f" (this rests on unfinished fits: time was up in {late:,} of {len(points):,})" if late else "")
 
 
 def advice(points: list[Point], knee: int | None) -> str:
     """A sweep in a sentence or two."""
     if not points:
         return "No number of clusters was tried."
-    words = f"The energy has a knee at k = {knee}: up to there it falls steeply, after it does not."
+    words = f"The energy has a {place(points, knee)}: up to there it falls steeply, after it does not."
     if knee is None:
-        words = "No clear knee: the energy falls about as steeply all the way, so it does not tell how many clusters there are."
+        words = f"There is {place(points, knee)}: the energy falls about as steeply all the way, so it does not tell how many "
+        words += "clusters there are."
     known = [point for point in points if point.silhouette is not None and np.isfinite(point.silhouette)]
     if known:
         best = max(known, key=lambda point: point.silhouette or 0.0)
