@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.cli import errors
+from shoal.cli import errors, trials
+from shoal.cli.progress import Watch
+from shoal.cli.sweep import Counts, Span, _room
+from shoal.core.memory import LIMIT
+from shoal.core.sources import find_source
 from tests.cli.calling import refused, result, run
 
 
@@ -39,10 +43,71 @@ def test_a_sweep_finds_the_groups(capsys):
     energies = [point["energy"] for point in told["points"]]
     assert [point["k"] for point in told["points"]] == list(range(2, 10))
     assert energies == sorted(energies, reverse=True)
-    assert told["knee"] == 4
+    assert (told["knee"], told["knee_between"]) == (4, None)
+    assert {point["stopped"] for point in told["points"]} == {"converged"}
     assert max(told["points"], key=lambda point: point["silhouette"])["k"] == 4
     assert Path("s.html").stat().st_size < 2_000_000
     assert "range" in refused(capsys, errors.USAGE, "sweep", "rows.npy", "-k", "9:2")
+
+
+@pytest.mark.parametrize(
+    ("text", "counts", "coarse"),
+    [
+        ("2:20", [*range(2, 21)], False),
+        ("1:30", [*range(1, 31)], False),
+        ("10:40:15", [10, 25, 40], False),
+        ("7,5", [5, 7], False),
+        ("1:32768", [2**i for i in range(16)], True),
+    ],
+)
+def test_ranges(text, counts, coarse):
+    assert Counts().convert(text, None, None) == (counts, coarse)
+
+
+def test_a_long_range_is_looked_at_once_more_around_the_knee(capsys, monkeypatch):
+    monkeypatch.setattr("shoal.cli.sweep.EVERY", 4)
+    monkeypatch.setattr("shoal.cli.sweep.MOST", 4)
+    told = result(capsys, "sweep", "rows.npy", "-k", "2:14", "--method", "exact", "-q", "--threads", 1)
+    assert [point["k"] for point in told["points"]] == [2, 3, 4, 5, 6, 7, 14]
+    assert (told["knee"], told["knee_between"]) == (4, None)
+    code, out, _ = run(capsys, "sweep", "rows.npy", "-k", "2,4,7,14", "--method", "exact", "-q", "--threads", 1)
+    assert code == 0
+    assert "knee at k = 4, or else between 2 and 7, where not every k was tried" in out
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_equal_rows_compare(capsys):
+    np.save("equal.npy", np.ones((50, 3), np.float32))
+    code, out, err = run(capsys, "compare", "equal.npy", "-k", 3, "--methods", "auto,exact", "-q", "-o", "c.html")
+    assert code == 0, err
+    assert out.count("+0.00%") == 2
+
+
+@pytest.mark.parametrize("command", [("compare", "-k", 4, "--methods", "lloyd,exact"), ("sweep", "-k", "3,4")])
+def test_trials_keep_to_the_limit_on_memory(capsys, monkeypatch, command):
+    """Each fit hears of it, and uses no more threads than it leaves room for."""
+    limits, threads = [], []
+    real = trials.estimator
+
+    def watched(method, k, settings, **more):
+        threads.append(settings["threads"])
+        return real(method, k, settings, **more)
+
+    monkeypatch.setattr(trials, "estimator", watched)
+    monkeypatch.setattr(Watch, "step", lambda *_: limits.append(LIMIT.get()))
+    told = result(capsys, *command, "rows.npy", "-q", "--threads", 4, "--memory", "335MB")
+    assert len(told.get("methods", told.get("points"))) == 2
+    assert set(limits) == {335e6}
+    assert set(threads) == {2}
+    assert LIMIT.get() is None
+
+
+def test_the_sample_of_a_sweep_keeps_to_it_too(rows):
+    chosen = {"memory": None, "method": "lloyd", "threads": 1}
+    wide = find_source(np.zeros((30_000, 2000), np.float32))
+    assert _room(wide, Span([3, 5]), chosen) == 20_000
+    assert 5 < _room(wide, Span([3, 5]), {**chosen, "memory": 6e8}) < 10_000
+    assert _room(wide, Span([3, 5]), {**chosen, "memory": 1e8}) == 5
 
 
 def test_exports(capsys):

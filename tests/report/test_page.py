@@ -143,7 +143,7 @@ def pages_of(folder, text):
     facts, origin = everywhere(text)
     write_fit(folder / "fit.html", facts)
     write_compare(folder / "compare.html", [trial(text, text), trial(text, text)], origin)
-    write_sweep(folder / "sweep.html", [Point(2, 2.0), Point(3, 1.0)], origin)
+    write_sweep(folder / "sweep.html", [Point(2, 2.0, stopped=text), Point(3, 1.0)], origin)
     return [(folder / f"{kind}.html").read_bytes() for kind in ("fit", "compare", "sweep")]
 
 

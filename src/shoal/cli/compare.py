@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,28 +21,32 @@ from .options import COUNT, DATA, fit_options, force_option, rows_options, watch
 @force_option
 @watch_options
 def compare(data: str, clusters: int, methods: str, output: str | None, force: bool, **settings: Any) -> None:
-    """Fit the same rows by several methods. All start from the same centres; energy and time of each are told."""
+    """Fit the same rows by several methods. All start from the same centres; energy and time of each are told.
+
+    A limit by --time is one for each method.
+    """
+    from ..report import words
     from .output import refuse, saving, show, show_table
-    from .plan import check_clusters, check_memory
+    from .plan import check_clusters
     from .progress import watching
-    from .trials import fitted, origin, ready, start, warm
+    from .run import _limit
+    from .trials import fitted, origin, ready, start, warm, within
 
     names = _methods(methods)
     path = None if output is None else Path(output)
     if path is not None:
         refuse(path, force, data)
-    with watching(settings["progress"], settings["quiet"]) as watch:
+    with watching(settings["progress"], settings["quiet"]) as watch, _limit(settings):
         rows = ready(data, settings)
         check_clusters(clusters, rows.shape[0])
-        for name in names:
-            check_memory(rows, {**settings, "clusters": clusters, "method": name, "extra": {}})
+        chosen = {name: within(rows, name, clusters, settings) for name in names}
         watch.note("finding a start")
-        centers = start(rows, clusters, settings)
+        centers = start(rows, clusters, min(chosen.values(), key=lambda one: one["threads"] or math.inf))
         runs = []
         for name in names:
             watch.note(name)
-            warm(name, rows, settings)
-            runs.append((name, *fitted(name, rows, centers, settings, watch)))
+            warm(name, rows, chosen[name])
+            runs.append((name, *fitted(name, rows, centers, chosen[name], watch)))
         if path is not None:
             from ..report import Curve, Trial, write_compare
 
@@ -54,11 +59,13 @@ def compare(data: str, clusters: int, methods: str, output: str | None, force: b
     if settings["as_json"]:
         show({"data": data, "rows": rows.shape[0], "clusters": clusters, "methods": told, "report": output}, True, {})
         return
-    best = min(t["energy"] for t in told) or 1.0
+    least = min((t["energy"] for t in told if math.isfinite(t["energy"])), default=math.nan)
+    above = [words.percent(words.above(t["energy"], least)) for t in told]
     cells = [
-        [t["method"], f"{t['energy']:.6g}", f"{t['energy'] / best - 1:+.2%}", f"{t['seconds']:.2f}", t["steps"]] for t in told
+        [t["method"], f"{t['energy']:.6g}", more, f"{t['seconds']:.2f}", t["steps"], words.ENDS.get(t["stopped"], t["stopped"])]
+        for t, more in zip(told, above, strict=True)
     ]
-    show_table(["method", "energy", "above the least", "seconds", "steps"], cells)
+    show_table(["method", "energy", "above the least", "seconds", "steps", "ended"], cells)
 
 
 def _methods(text: str) -> list[str]:

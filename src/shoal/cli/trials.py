@@ -14,6 +14,7 @@ from typing import Any
 from .data import fingerprint, open_data
 from .errors import opening, reading_data
 from .methods import METHODS, estimator
+from .plan import check_memory
 from .progress import Watch
 
 MOVERS = [name for name, (cls, _) in METHODS.items() if cls == "SphericalMixture" or cls.endswith("KMeans")]
@@ -30,6 +31,13 @@ def ready(data: str, settings: Mapping[str, Any]) -> Any:
 
     with opening(data):
         return Scaled(rows, scales_of(rows, None, settings["threads"]))
+
+
+def within(rows: Any, method: str, k: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, with no more threads than the limit on memory has room for; refused if there is none at all."""
+    found = {**settings, "clusters": k, "method": method, "extra": {}}
+    check_memory(rows, found)
+    return found
 
 
 def start(rows: Any, k: int, settings: Mapping[str, Any]) -> Any:
