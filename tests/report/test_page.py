@@ -89,6 +89,7 @@ def test_a_sweep_names_the_knee_or_says_there_is_none(tmp_path):
     text = Skeleton((tmp_path / "s.html").read_text("utf-8")).text
     assert "knee at k = 3" in text
     assert "highest at k = 3 (0.80)" in text
+    assert "knee of the energy; highest silhouette" in text
     write_sweep(tmp_path / "s.html", [Point(k, 100 / k) for k in range(1, 9)])
     assert "There is no clear knee:" in Skeleton((tmp_path / "s.html").read_text("utf-8")).text
 
@@ -99,7 +100,7 @@ def test_a_sweep_says_what_its_knee_rests_on(tmp_path):
     write_sweep(tmp_path / "s.html", points)
     text = Skeleton((tmp_path / "s.html").read_text("utf-8")).text
     assert "knee at k = 5, or else between 2 and 8, where not every k was tried" in text
-    assert "rests on unfinished fits: time was up in 2 of 7" in text
+    assert "after it does not. This rests on unfinished fits: time was up in 2 of 7." in text
     assert text.count("out of time") == 2
 
 

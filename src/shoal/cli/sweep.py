@@ -95,7 +95,8 @@ def sweep(data: str, clusters: Span, method: str, output: str | None, force: boo
         for p, score in zip(points, scores, strict=True)
     ]
     show_table(["k", "energy", "silhouette", "seconds", "ended"], cells)
-    click.echo(words.place(points, found))
+    for line in filter(None, (words.place(points, found), words.unfinished(points))):
+        click.echo(line)
 
 
 def _knee(points: list[Any]) -> int | None:

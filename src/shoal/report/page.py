@@ -141,7 +141,7 @@ def sweep_page(points: list[Point], origin: Origin, most: int) -> str:
     scores = Line("silhouette", np.array([p.k for p in known], float), np.array([p.silhouette for p in known], float))
     best = max(known, key=lambda p: p.silhouette or 0.0).k if known else None
     energy = lines("sweep-energy", "Energy over k", [Line("energy", k, energies)], "clusters, k", "energy", mark=found)
-    where = f"The dashed line: {words.place(good, found)}." if found else f"There is {words.place(good, found)}."
+    where = f"The dashed line is the knee, k = {found:,}." if found else "There is no clear knee."
     figures = [Figure("Energy", energy, f"Of all rows. {where}")]
     if known:
         drawing = lines("sweep-silhouette", "Silhouette over k", [scores], "clusters, k", "simplified silhouette", mark=best)

@@ -168,9 +168,13 @@ def place(points: Sequence[Point], knee: int | None) -> str:
     """Where the knee is, as far as that is known."""
     gap = between(points, knee)
     words = "no clear knee" if knee is None else f"knee at k = {knee:,}"
-    words += "" if gap is None else f", or else between {gap[0]:,} and {gap[1]:,}, where not every k was tried"
+    return words + ("" if gap is None else f", or else between {gap[0]:,} and {gap[1]:,}, where not every k was tried")
+
+
+def unfinished(points: Sequence[Point]) -> str:
+    """What to tell of fits whose energy may be too high for a knee; empty if all are done."""
     late = sum(point.stopped == "time_budget" for point in points)
-    return words + (f" (this rests on unfinished fits: time was up in {late:,} of {len(points):,})" if late else "")
+    return f"This rests on unfinished fits: time was up in {late:,} of {len(points):,}." if late else ""
 
 
 def advice(points: list[Point], knee: int | None) -> str:
@@ -181,6 +185,7 @@ def advice(points: list[Point], knee: int | None) -> str:
     if knee is None:
         words = f"There is {place(points, knee)}: the energy falls about as steeply all the way, so it does not tell how many "
         words += "clusters there are."
+    words += f" {unfinished(points)}".rstrip()
     known = [point for point in points if point.silhouette is not None and np.isfinite(point.silhouette)]
     if known:
         best = max(known, key=lambda point: point.silhouette or 0.0)
