@@ -152,7 +152,7 @@ def _leave(folder: Path, notes: dict[str, Any], rows: Any, model: Any, told: lis
     with _told_of(told, "no model was saved"), saving(folder / "model.npz"):
         shoal.save(model, folder / "model.npz")
         files = {"model": "model.npz", **files}
-    if chosen.get("report", True) and _report(folder / "report.html", notes, rows, model, told, watch):
+    if chosen.get("report", True) and _report(folder / "report.html", notes, rows, model, told, watch, seconds):
         files["report"] = "report.html"
     notes["result"] = {
         "rows": rows.shape[0],
@@ -175,7 +175,7 @@ def _leave(folder: Path, notes: dict[str, Any], rows: Any, model: Any, told: lis
     write_json(folder / NOTES, notes)
 
 
-def _report(path: Path, notes: dict[str, Any], rows: Any, model: Any, told: list[str], watch: Watch) -> bool:
+def _report(path: Path, notes: dict[str, Any], rows: Any, model: Any, told: list[str], watch: Watch, seconds: float) -> bool:
     """A report, or a word on why there is none: the fit is worth keeping either way."""
     from ..report import Options, Origin, gather, write_fit
 
@@ -196,6 +196,7 @@ def _report(path: Path, notes: dict[str, Any], rows: Any, model: Any, told: list
         data=notes["data"],
         fingerprint=notes["fingerprint"],
         date=notes["begun"],
+        seconds=seconds,
     )
     with _told_of(told, "no report was written"):
         facts = gather(model, rows, options, origin, told)

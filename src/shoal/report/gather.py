@@ -30,7 +30,8 @@ def gather(model: Any, X: Any, options: Options = Options(), origin: Origin = Or
     model : estimator
         With `cluster_centers_`, or with `labels_` and perhaps an `embedding_`.
     X : array, sparse matrix, table or rows of a file
-        The rows of the fit, or others, for which `predict` is asked then.
+        The rows of the fit, in their order; or others, for which `predict` is asked if they are more or fewer. For as many
+        others, take `labels_` off first.
     options : Options
         Names of rows and columns, weights, the size of the sample, the shape of pictures.
     origin : Origin
