@@ -29,7 +29,7 @@ PICKED = np.array([1999, 3, 3, 700, 699, 0])
 def small_batches(monkeypatch):
     """So that these few rows are many batches."""
     monkeypatch.setattr(streamed, "BATCH", 6 * 150)
-    monkeypatch.setattr(text, "CHARACTERS", 10_000)
+    monkeypatch.setattr(text, "PART", 40_000)
 
 
 def opened(tmp_path, name, kinds=writers.DENSE, rows=X, **options):
@@ -399,7 +399,7 @@ def test_any_reading_order_gives_the_same_rows(tmp_path_factory, data):
 
 def test_a_column_is_read_in_parts(tmp_path, monkeypatch):
     """So that names of many rows need not be in memory all at once."""
-    monkeypatch.setattr(text, "CHARACTERS", 1000)
+    monkeypatch.setattr(text, "PART", 10_000)
     lines = [f"name {i},{i % 7}.5,{i % 3}" for i in range(500)]
     (tmp_path / "x.csv").write_text("\n".join(lines))
     names = open_rows(tmp_path / "x.csv", id_column=0, limit_rows=490).id_column

@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, repeat
+from operator import contains
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,8 @@ from .errors import FileError, told_of
 from .options import Opened, Options, place_of, places_of
 from .raw import Scratch, SparseScratch
 
-CHARACTERS = 1 << 24  # read at a time
+PART = 1 << 22  # bytes that lines and what becomes of them may take at a time
+LINE, PAIR = 200, 120  # of these, what Python adds to the characters of a line, and for each column:value in it
 LONGEST = 1 << 26  # characters in a line
 PLAIN = "write a row of numbers a line"
 WIDEST = 2**31 - 2  # column of a sparse matrix
@@ -52,8 +54,8 @@ def _parts(lines: Iterator[tuple[int, str]], limit: int | None) -> Iterator[list
     some, size = [], 0
     for pair in islice(lines, limit):
         some.append(pair)
-        size += len(pair[1])
-        if size >= CHARACTERS:
+        size += len(pair[1]) + LINE + PAIR * pair[1].count(":")
+        if size >= PART:
             yield some
             some, size = [], 0
     if some:
@@ -74,7 +76,7 @@ def _fields(line: str, delimiter: str | None) -> list[str]:
 
 
 def layout_of(path: Path, options: Options) -> Layout:
-    first, line = next(((i, line) for i, line in enumerate(lines_of(path)) if line.strip()), (0, ""))
+    first, line = next(((i, line) for i, line in enumerate(lines_of(path)) if line.strip(" \r\n")), (0, ""))
     if not line:
         raise FileError(f"{path}: is empty: name a file with rows.")
     delimiter: str | None = options.delimiter or max(",;\t|", key=line.count)
@@ -83,10 +85,11 @@ def layout_of(path: Path, options: Options) -> Layout:
     if delimiter is not None and len(delimiter) != 1:
         raise FileError(f"{path}: delimiter={options.delimiter!r} is no single character: give one, or None to find it.")
     fields = _fields(line, delimiter)
-    header = not all(map(_number, fields)) if options.header is None else options.header
+    names = [field.strip() for field in fields]
+    header = any(names) and not all(map(_number, fields)) if options.header is None else options.header
     if header and options.header is None and any(map(_number, fields)):
         header = not _looks_alike(path, fields, first, delimiter)
-    return Layout(delimiter, [field.strip() for field in fields] if header else None, first + header, len(fields))
+    return Layout(delimiter, names if header else None, first + header, len(fields))
 
 
 def _looks_alike(path: Path, fields: list[str], first: int, delimiter: str | None) -> bool:
@@ -107,8 +110,16 @@ def open_csv(path: Path, options: Options) -> Opened:
 
 
 def _numbered(path: Path, layout: Layout) -> Iterator[tuple[int, str]]:
-    """Lines that are rows."""
-    return (pair for pair in enumerate(lines_of(path), 1) if pair[0] > layout.first and pair[1].strip())
+    """Lines that are rows. Empty ones may end a file; before others, they could stand for rows that would be lost."""
+    ends = None if layout.delimiter is None else "\r\n"  # where white space is between fields, they may hold some
+    empty = 0
+    for number, line in islice(enumerate(lines_of(path), 1), layout.first, None):
+        if not line.strip(ends):
+            empty = empty or number
+        elif empty:
+            raise FileError(f"{path}: line {empty} is empty, but line {number} is not: fill it in or take it out.")
+        else:
+            yield number, line
 
 
 def _blocks(path: Path, layout: Layout, places: list[int], options: Options) -> Iterator[Array]:
@@ -146,12 +157,12 @@ def _what_is_wrong(path: Path, layout: Layout, places: list[int], some: list[tup
             what = f"has {len(fields)} fields, but the first line has {layout.d}: give all lines as many"
             return FileError(f"{path}: line {number} {what}.")
         for j in places:
-            if not _number(fields[j]):
+            if not (_number(fields[j]) and fields[j].strip().isascii()):
                 column = repr(layout.names[j]) if layout.names else str(j)
                 is_ = f"is {fields[j][:40]!r}" if fields[j] else "is empty"
                 how = "leave the column out of columns=, name it as id_column=, or put a number there"
-                return FileError(f"{path}: line {number}, column {column} {is_}, no number: {how}.")
-    return FileError(f"{path}: lines {some[0][0]} to {some[-1][0]} hold quoted line breaks: write one row a line.")
+                return FileError(f"{path}: line {number}, column {column} {is_}, no number in digits from 0 to 9: {how}.")
+    return FileError(f"{path}: lines {some[0][0]} to {some[-1][0]} are no rows of numbers: write a row a line, without quotes.")
 
 
 def _column(path: Path, layout: Layout, column: Any) -> Iterator[Array]:
@@ -184,7 +195,7 @@ def _parse_sparse(path: Path, some: list[tuple[int, str]]) -> Any:
     text = ":".join(chain.from_iterable(pairs))
     flat = text.split(":") if text else []
     try:
-        if len(flat) != 2 * lengths.sum() or "_" in text:
+        if len(flat) != 2 * lengths.sum() or "_" in text or not all(map(contains, chain.from_iterable(pairs), repeat(":"))):
             raise ValueError("a pair that is none")
         indices, data = np.array(list(map(int, flat[::2])), np.int64), np.array(list(map(float, flat[1::2])))
         rising = np.diff(indices, prepend=-1) > 0
