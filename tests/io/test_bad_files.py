@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import pickle
 import struct
 import sys
@@ -80,6 +81,12 @@ BYTES = {  # name -> bytes, what the message must say
     "pickle.npz": (packed(X=trapped()), "never unpickles"),
     "noheader.npy": (b"\x93NUMPY\x01\x00\xff\xff" + b" " * 20, "header"),
     "bomb.npz": (packed(X=header("(1073741824, 4)") + bytes(1 << 22)), "cut or changed"),
+    "none.npy": (header("(1000000000000000, 0)"), "have no columns"),
+    "nowhere.npy": (header(f"({2**70}, 0)"), "have no columns"),
+    "wide.npy": (header(f"(0, {2**70})"), "more than can be"),
+    "yes.npy": (header("(True, 4)") + bytes(16), "which is none"),
+    "no_rows.npy": (saved(X[:0]), "has no rows"),
+    "no_rows.csv": (b"a,b\n", "has no rows"),
     "short.fvecs": (b"\1\0", "too few"),
     "negative.fvecs": (struct.pack("<i", -4) + X.tobytes(), "claims to have -4 columns"),
     "giant.fvecs": (struct.pack("<i", 2**31 - 1) + X.tobytes(), "cut"),
@@ -95,6 +102,12 @@ BYTES = {  # name -> bytes, what the message must say
     "below.npz": (csr(indices=(0, -1, 0)), "column -1 of 2"),
     "falling.npz": (csr(indptr=(0, 3, 2)), "indptr leads out"),
     "past.npz": (csr(indptr=(0, 2, 9)), "indptr leads out"),
+    "wrapping.npz": (csr(indices=(0,) * 4, data=(1.0,) * 4, indptr=(0, 2**63 - 1, -(2**63), -1, 4), shape=(4, 2)), "at row 1"),
+    "point.npz": (csr(shape=2), "sparse matrix failed"),
+    "cube.npz": (csr(shape=(2, 2, 2)), "sparse matrix failed"),
+    "formats.npz": (csr(kind=[b"csr", b"csr"]), "sparse matrix failed"),
+    "latin.npz": (csr(kind=b"\xff"), "sparse matrix failed"),
+    "half.npz": (csr(indices=(0, 0, 0), data=np.ones(3, np.float16)), "adding up"),
     "uneven.npz": (csr(indices=(0, 1)), "do not fit together"),
     "rows.npz": (csr(shape=(5, 2)), "5 rows"),
     "wide.npz": (csr(shape=(2, -2)), "do not fit together"),
@@ -182,6 +195,11 @@ class TestTables:
         self.says(tmp_path, both, "holds whole rows", columns=["a", "e"])
         self.says(tmp_path, both, "holds whole rows")
 
+    @pytest.mark.parametrize("fixed", [False, True])
+    def test_lists_of_nothing(self, tmp_path, fixed):
+        kind = self.pa.list_(self.pa.float32(), 0) if fixed else self.pa.list_(self.pa.float32())
+        self.says(tmp_path, self.pa.table({"e": self.pa.array([[], []], kind)}), "no columns")
+
     def test_columns_that_are_not_there(self, tmp_path):
         table = self.pa.table({"a": [1.0], "b": [2.0]})
         self.says(tmp_path, table, "no column named 'c': it has a, b", columns=["c"])
@@ -215,6 +233,25 @@ def test_folders(tmp_path):
     np.save(tmp_path / "b.npy", X[:, :3])
     with pytest.raises(FileError, match=r"b.npy: has 3 columns of float32, but a.npy has 4"):
         open_rows(tmp_path)
+
+
+def test_pipes_and_devices(tmp_path):
+    """Which could be read forever."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "zeros.npy").symlink_to("/dev/zero")
+    for path in (tmp_path / "pipe.csv", tmp_path / "zeros.npy"):
+        with pytest.raises(FileError, match="neither a file nor a folder"):
+            open_rows(path)
+    (tmp_path / "zeros.npy").unlink()
+    with pytest.raises(FileError, match=r"pipe.csv: is neither"):
+        open_rows(tmp_path)
+
+
+def test_indptr_whose_differences_wrap():
+    matrix = sparse.csr_array(np.eye(4))
+    matrix.indptr = np.array([0, 2**63 - 1, -(2**63), -1, 4])
+    with pytest.raises(ValueError, match="broken csr matrix"):
+        shoal.KMeans(2).fit(matrix)
 
 
 def test_no_such_file(tmp_path):

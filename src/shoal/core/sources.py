@@ -207,7 +207,7 @@ def _trusted(X: Any) -> Any:
     X = copy(X)  # shares the arrays: the check may put others in their place, but not in the user's matrix
     if hasattr(X, "indptr"):
         try:
-            if np.diff(X.indptr).min(initial=0) < 0:
+            if (X.indptr[1:] < X.indptr[:-1]).any():
                 raise ValueError("indptr must be a non-decreasing sequence")
             X.check_format()
         except ValueError as error:

@@ -179,7 +179,10 @@ def open_rows(
     columns = None if columns is None else list(columns)
     folder = None if scratch is None else str(scratch)
     options = Options(columns, id_column, text_column, limit_rows, array, header, delimiter, folder)
-    return FileRows(path, _open(path, options), options)
+    opened = _open(path, options)
+    if not opened.rows.shape[0]:
+        raise FileError(f"{path}: has no rows: name a file that has some.")
+    return FileRows(path, opened, options)
 
 
 def fingerprint(path: Path) -> str:
@@ -205,6 +208,8 @@ def _kind(path: Path) -> str:
 
 def _open(path: Path, options: Options) -> Opened:
     kind = _kind(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise FileError(f"{path}: is neither a file nor a folder, but a pipe or a device: copy what it gives to a file.")
     if path.is_dir() and kind != ".zarr":
         return _open_folder(path, options)
     if not path.exists():

@@ -49,6 +49,8 @@ def read_header(name: str, start: bytes, size: int, kinds: str = "biuf") -> Head
         raise FileError(f"{name}: holds Python objects, which Shoal never unpickles: {ANEW} as an array of numbers.")
     if dtype.kind not in kinds or dtype.subdtype is not None:
         raise FileError(f"{name}: holds values of type {dtype}: {ANEW} as real numbers.")
+    if bool in map(type, shape):
+        raise FileError(f"{name}: its header tells of an array of shape {shape}, which is none: {ANEW}.")
     if min(shape, default=0) < 0 or header.size + header.bytes != size:
         wanted = f"{header.size + header.bytes:,} bytes" if min(shape, default=0) >= 0 else "less than nothing"
         raise FileError(
@@ -150,7 +152,10 @@ def open_npz(path: Path, options: Options) -> Opened:
     with archive:
         names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
         if options.array is None and {"format", "shape", "data", "indices", "indptr"} <= set(names):
-            return columns_by_place(path, _sparse(path, archive, options), options)
+            with told_of(path, "reading its sparse matrix", "write it anew with scipy.sparse.save_npz"):
+                members, indptr, d = _sparse(path, archive)
+            values, columns = (_stored(m, path, (m.header.shape[0], 1)) or _unpacked(m, options) for m in members)
+            return columns_by_place(path, CSRRows(values, columns, indptr, d), options)
         name = options.array or (names[0] if len(names) == 1 else "X")
         if name not in names:
             raise FileError(f"{path}: has the arrays {', '.join(names) or '(none)'}: say which one as array=.")
@@ -175,11 +180,12 @@ def _reopened(path: Path, name: str) -> Iterator[Array]:
         yield from _batches(member, member.header.shape[1])
 
 
-def _sparse(path: Path, archive: zipfile.ZipFile, options: Options) -> CSRRows:
+def _sparse(path: Path, archive: zipfile.ZipFile) -> tuple[list[Member], Array, int]:
+    """Where values and columns are, where rows begin in them, and how many columns there can be."""
     kind = _all(_member(path, archive, "format", "SU"))
     if str(kind.item().decode() if kind.dtype.kind == "S" else kind.item()) != "csr":
         raise FileError(f"{path}: holds a sparse matrix that is not CSR: call .tocsr() and save it again.")
-    n, d = (int(v) for v in _all(_member(path, archive, "shape", "iu")))
+    n, d = map(int, _all(_member(path, archive, "shape", "iu")))
     members = [_member(path, archive, name, kinds) for name, kinds in (("data", "biuf"), ("indices", "iu"), ("indptr", "iu"))]
     stored = int(np.prod(members[0].header.shape, dtype=object))
     if [len(m.header.shape) for m in members] != [1, 1, 1] or members[1].header.shape != (stored,) or min(n, d) < 0:
@@ -187,12 +193,11 @@ def _sparse(path: Path, archive: zipfile.ZipFile, options: Options) -> CSRRows:
     if members[2].header.shape != (n + 1,):
         raise FileError(f"{path}: is a matrix of {n} rows, but indptr has shape {members[2].header.shape}: write it anew.")
     indptr = _all(members[2]).astype(np.int64)
-    bad = np.flatnonzero(np.diff(indptr) < 0)
+    bad = np.flatnonzero(indptr[1:] < indptr[:-1])  # their difference could be too large for its type
     if len(bad) or indptr[0] != 0 or indptr[-1] > stored:
         row = int(bad[0]) if len(bad) else n
         raise FileError(f"{path}: indptr leads out of the {stored} values at row {row}: write the matrix anew.")
-    parts = [_stored(m, path, (stored, 1)) or _unpacked(m, options) for m in members[:2]]
-    return CSRRows(parts[0], parts[1], indptr, d)
+    return members[:2], indptr, d
 
 
 def _unpacked(member: Member, options: Options) -> RawRows:

@@ -129,8 +129,18 @@ def places_of(path: Path, options: Options, names: list[str] | None, d: int) -> 
     return places
 
 
+def check_shape(path: Path, rows: Any) -> None:
+    """Refuse what no array can be, before somebody makes one of that size."""
+    n, d = rows.shape
+    if d < 1:
+        raise FileError(f"{path}: its rows have no columns: name a file whose rows have some.")
+    if max(n, 1) * rows.row_bytes >= 2**63 or d >= 2**31:
+        raise FileError(f"{path}: claims to have {n:,} rows of {d:,} columns, more than can be: it is broken; write it anew.")
+
+
 def columns_by_place(path: Path, rows: Any, options: Options) -> Opened:
     """For files that are one array."""
+    check_shape(path, rows)
     if options.columns is None and not options.beside:
         return Opened(rows)
 

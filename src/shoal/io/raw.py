@@ -22,7 +22,7 @@ from scipy import sparse
 from ..core.sources import at_most_float64
 from ..core.types import Array
 from ..kernels.files import read_spans
-from .errors import FileError
+from .errors import FileError, told_of
 
 READS_AT = hasattr(os, "preadv")
 FEW = 8  # spans that are not worth to load a kernel for
@@ -154,7 +154,8 @@ class CSRRows:
         data = data.astype(data.dtype.newbyteorder("="), copy=False)  # kernels read no other bytes
         block = sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.shape[1]))
         if not block.has_canonical_format:
-            block.sum_duplicates()
+            with told_of(self.data.file.name, f"adding up what stands twice in a row of {data.dtype}", "write the matrix anew"):
+                block.sum_duplicates()
         return block
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.types import Array
 from .errors import FileError, check_unpacked, need, told_of
-from .options import Opened, Options, place_of, places_of
+from .options import Opened, Options, check_shape, place_of, places_of
 from .streamed import Streamed, rows_in_a_batch
 
 ANEW = "write it anew"
@@ -76,6 +76,7 @@ def _open(table: Table, options: Options) -> Opened:
     n = options.limited(table.n)
     check_unpacked(table.path, n * plan.d * plan.dtype.itemsize, table.path.stat().st_size)
     rows = Streamed(str(table.path), (n, plan.d), plan.dtype, partial(_arrays, table, plan), options.scratch)
+    check_shape(table.path, rows)
     names = None if plan.is_list else plan.names
     return Opened(rows, names, partial(_column, table))
 
