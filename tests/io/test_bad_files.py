@@ -342,6 +342,74 @@ def test_zarr_codecs_that_unpickle_are_refused(tmp_path):
         open_rows(tmp_path / "x.zarr").read(0, 2)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_zarr_that_has_lost_a_chunk(tmp_path, version):
+    """It would be read as zeros."""
+    zarr = pytest.importorskip("zarr")
+    array = zarr.create_array(tmp_path / "x.zarr", shape=(6, 4), dtype="f4", chunks=(2, 4), zarr_format=version)
+    array[:] = 1
+    (tmp_path / "x.zarr" / {2: "1.0", 3: "c/1/0"}[version]).unlink()
+    with pytest.raises(FileError, match=r"1 of the 3 parts of .* are not there"):
+        open_rows(tmp_path / "x.zarr")
+
+
+def test_zarr_with_a_pipe_or_a_link_in_it(tmp_path):
+    pytest.importorskip("zarr")
+    writers.DENSE["rows.zarr"](tmp_path / "x.zarr", X)
+    for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), lambda path: os.symlink(tmp_path, path)):
+        make(tmp_path / "x.zarr" / "odd")
+        with pytest.raises(FileError, match=r"odd: is neither"):
+            open_rows(tmp_path / "x.zarr")
+        (tmp_path / "x.zarr" / "odd").unlink()
+
+
+class TestHDF5:
+    @pytest.fixture(autouse=True)
+    def h5py(self, tmp_path):
+        self.h5py, self.path = pytest.importorskip("h5py"), tmp_path / "x.h5"
+
+    def says(self, says, **options):
+        with pytest.raises(FileError, match=says):
+            open_rows(self.path, **options)
+
+    def test_numbers_that_lie_elsewhere(self, tmp_path):
+        (tmp_path / "other").write_bytes(bytes(32))
+        with self.h5py.File(self.path, "w") as file:
+            file.create_dataset("X", (2, 4), "f4", external=[(str(tmp_path / "other"), 0, 32)])
+        self.says("'/X' lie elsewhere")
+        with self.h5py.File(self.path, "w") as file:
+            layout = self.h5py.VirtualLayout((2, 4), "f4")
+            layout[:] = self.h5py.VirtualSource("gone.h5", "X", (2, 4))
+            file.create_virtual_dataset("X", layout)
+        self.says("'/X' lie elsewhere")
+        writers.DENSE["plain.h5"](tmp_path / "real.h5", X)
+        with self.h5py.File(self.path, "w") as file:
+            file["X"], file["Y"] = self.h5py.ExternalLink("real.h5", "deep/X"), self.h5py.SoftLink("/Z")
+        self.says(r"arrays \(none\)", array="X")
+
+    @pytest.mark.parametrize("chunks", [None, (1, 4)])
+    def test_what_was_never_written(self, chunks):
+        with self.h5py.File(self.path, "w") as file:
+            file.create_dataset("X", (2, 4), "f4", chunks=chunks)
+        self.says("(1|2) of the (1|2) parts of '/X' are not there")
+
+    @pytest.mark.parametrize("kind", ["short float", "shifted"])
+    def test_types_that_numpy_has_not(self, kind):
+        if kind == "shifted":
+            stored = self.h5py.h5t.STD_I32LE.copy()
+            stored.set_precision(16)
+            stored.set_offset(8)
+        else:
+            stored = self.h5py.h5t.IEEE_F16LE.copy()  # to become bfloat16
+            stored.set_fields(15, 7, 8, 0, 7)
+            stored.set_ebias(127)
+        expected = np.arange(8).reshape(2, 4)
+        with self.h5py.File(self.path, "w") as file:
+            array = self.h5py.h5d.create(file.id, b"X", stored, self.h5py.h5s.create_simple((2, 4)))
+            self.h5py.Dataset(array)[...] = expected
+        np.testing.assert_array_equal(open_rows(self.path).read(0, 2), expected)
+
+
 def test_zarr_that_claims_more_than_it_holds(tmp_path):
     zarr = pytest.importorskip("zarr")
     zarr.create_array(tmp_path / "x.zarr", shape=(10**9, 10**3), dtype="f4", chunks=(1000, 10))

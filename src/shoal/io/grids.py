@@ -34,11 +34,13 @@ def open_zarr(path: Path, options: Options) -> Opened:
         return array
 
     with told_of(path, "opening it with zarr", ANEW):
+        sizes = list(map(_size, path.rglob("*")))
         array = opened()
-        stored = (
-            sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) if path.is_dir() else path.stat().st_size
-        )
-        return _chunked(path, array, stored, lambda: _slices(path, opened(), options), options)
+        rows = _chunked(path, array, sum(sizes), lambda: _slices(path, opened(), options), options)
+        part = array.shards or array.chunks
+        _check_whole(path, array, part, len(sizes))  # the next line takes long of a few files that claim to be many
+        _check_whole(path, array, part, array.nchunks_initialized * math.prod(array.chunks) // math.prod(part))
+        return rows
 
 
 def open_hdf5(path: Path, options: Options) -> Opened:
@@ -55,14 +57,37 @@ def open_hdf5(path: Path, options: Options) -> Opened:
 
     with told_of(path, "opening it as HDF5", ANEW), h5py.File(path, "r") as file:
         array = of(file)
+        if array.external or array.is_virtual:
+            raise FileError(f"{path}: the numbers of {array.name!r} lie elsewhere: write them into this file.")
         opened = _chunked(path, array, path.stat().st_size, batches, options)
-        offset = array.id.get_offset() if array.chunks is None and not array.external else None
-        if offset is None:
+        written = array.id.get_num_chunks() if array.chunks else int(array.id.get_storage_size() > 0)
+        _check_whole(path, array, array.chunks or array.shape, written)
+        offset = array.id.get_offset() if array.chunks is None else None
+        if offset is None or array.id.get_type() != h5py.h5t.py_create(array.dtype):  # bits not as NumPy has them
             return opened
         rows = RawRows(File.open(path), array.shape, array.dtype, offset)  # neither packed nor cut into chunks
         if offset + rows.stride * len(array) > rows.file.size:
             raise FileError(f"{path}: ends before its array {array.name!r} does: it was cut; copy it anew.")
         return columns_by_place(path, rows, options)
+
+
+def _size(file: Path) -> int:
+    """Bytes of a file in a store. Pipes and devices could be read forever, and links to folders lead anywhere."""
+    if file.is_dir() and not file.is_symlink():
+        return 0
+    if not file.is_file():
+        raise FileError(f"{file}: is neither a file nor a folder of the store: put a copy of what it stands for there.")
+    return file.stat().st_size
+
+
+def _check_whole(path: Path, array: Any, part: tuple[int, ...], written: int) -> None:
+    """Zeros are read for parts that were never written or are lost: nobody could tell them from data."""
+    wanted = math.prod(-(-size // max(step, 1)) for size, step in zip(array.shape, part, strict=True))
+    if written < wanted:
+        raise FileError(
+            f"{path}: {wanted - written:,} of the {wanted:,} parts of {array.name!r} are not there: copy it anew, or write "
+            "them, zeros included (Zarr does so if write_empty_chunks is set)."
+        )
 
 
 def _check_codecs(path: Path, described: Any) -> None:
