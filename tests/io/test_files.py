@@ -15,7 +15,7 @@ from scipy import sparse
 
 import shoal
 from shoal import open_rows
-from shoal.io import files, raw, streamed, text
+from shoal.io import files, handles, raw, streamed, text
 from shoal.io.errors import FileError
 from tests.io import writers
 from tests.strategies import blobs
@@ -168,6 +168,21 @@ def test_every_method_gives_the_bits_of_the_same_array(tmp_path, monkeypatch, ki
         same(found.predict(rows), labels)
         same(found.transform(rows), distances)
         assert found.score(rows) == score
+
+
+def test_more_files_than_may_be_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(handles, "OPEN", 3)
+    for i, part in enumerate(np.array_split(X, 20)):
+        np.save(tmp_path / f"{i:02}.npy", part)
+    gc.collect()
+    before = len(handles.IDLE)
+    rows = open_rows(tmp_path)
+    assert len(handles.IDLE) <= max(before, 3)
+    same(np.asarray(rows), X)
+    same(rows.take(PICKED), X[PICKED])
+    np.save(tmp_path / "00.npy", X[:100] + 1)
+    with pytest.raises(FileError, match=r"00.npy: has changed since it was opened"):
+        rows.read(0, 2000)
 
 
 def test_a_stream_of_files(tmp_path):

@@ -12,8 +12,9 @@ import numpy as np
 from ..core.sources import at_most_float64
 from ..core.types import Array
 from .errors import FileError, check_unpacked, need, told_of
+from .handles import File
 from .options import Opened, Options, columns_by_place
-from .raw import File, RawRows
+from .raw import RawRows
 from .streamed import Streamed, rows_in_a_batch
 
 ANEW = "write it anew"

@@ -14,8 +14,9 @@ import numpy as np
 from ..core.sources import at_most_float64
 from ..core.types import Array
 from .errors import FileError, check_unpacked, told_of
+from .handles import File
 from .options import Opened, Options, columns_by_place
-from .raw import CSRRows, File, RawRows, Scratch
+from .raw import CSRRows, RawRows, Scratch
 from .streamed import Streamed, rows_in_a_batch
 
 ANEW = "write it anew with numpy.save"

@@ -1,8 +1,7 @@
 """Rows that lie in a file as they do in memory, one after the other: dense, or as the three arrays of a CSR matrix.
 
-They are read by `pread` into blocks of their own, not mapped: the pages of a map count as the process's memory, and if the
-file shrinks, a look at them ends the process. What has to be read often but lies badly is copied to a scratch file
-once, which has no name and so is gone as soon as nobody reads it, even after a kill.
+What has to be read often but lies badly is copied to a scratch file once, which has no name and so is gone as soon as nobody
+reads it, even after a kill.
 """
 
 from __future__ import annotations
@@ -11,9 +10,6 @@ import errno
 import os
 import shutil
 import tempfile
-import threading
-import weakref
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,44 +19,9 @@ from ..core.sources import at_most_float64
 from ..core.types import Array
 from ..kernels.files import read_spans
 from .errors import FileError, told_of
+from .handles import READS_AT, File
 
-READS_AT = hasattr(os, "preadv")
 FEW = 8  # spans that are not worth to load a kernel for
-
-
-class File:
-    """A file that any thread may read at any place."""
-
-    def __init__(self, fd: int, name: str) -> None:
-        self.fd, self.name = fd, name
-        self._lock = threading.Lock()
-        weakref.finalize(self, os.close, fd)
-
-    @classmethod
-    def open(cls, path: Path) -> File:
-        return cls(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), str(path))
-
-    @property
-    def size(self) -> int:
-        return os.fstat(self.fd).st_size
-
-    def fill(self, view: Any, at: int) -> None:
-        """Fill a buffer of bytes from this place on."""
-        count = self._read(view, at)
-        while count < len(view):
-            view, at = view[count:], at + count
-            count = self._read(view, at)
-            if count == 0:
-                raise FileError(f"{self.name}: ends at byte {at:,} where rows should be: it has shrunk since it was opened.")
-
-    def _read(self, view: Any, at: int) -> int:
-        if READS_AT:
-            return os.preadv(self.fd, [view], at)
-        with self._lock:  # one place at a time
-            os.lseek(self.fd, at, os.SEEK_SET)
-            data = os.read(self.fd, len(view))
-        view[: len(data)] = data
-        return len(data)
 
 
 class RawRows:
@@ -95,7 +56,8 @@ class RawRows:
         buffer = np.empty((int((stops - starts).sum()), self.stride), np.uint8)
         done = 0
         if READS_AT and len(starts) > FEW:
-            done = read_spans(self.file.fd, starts, stops, self.stride, self.offset, buffer)
+            with self.file.opened() as fd:
+                done = read_spans(fd, starts, stops, self.stride, self.offset, buffer)
         view = memoryview(buffer.reshape(-1).data)[int((stops - starts)[:done].sum()) * self.stride :]
         for start, stop in zip(starts[done:].tolist(), stops[done:].tolist(), strict=True):
             size = (stop - start) * self.stride
@@ -179,8 +141,9 @@ class Scratch:
     def append(self, block: Array) -> None:
         view = memoryview(np.ascontiguousarray(block, self.dtype).reshape(-1).view(np.uint8).data)
         try:
-            while len(view):
-                view = view[os.write(self.file.fd, view) :]
+            with self.file.opened() as fd:
+                while len(view):
+                    view = view[os.write(fd, view) :]
         except OSError as error:
             raise self._full(len(view)) if error.errno == errno.ENOSPC else error from error
         self.n += len(block)

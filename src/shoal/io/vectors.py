@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from .errors import FileError
+from .handles import File
 from .options import Opened, Options, columns_by_place
-from .raw import File, RawRows
+from .raw import RawRows
 
 DTYPES = {
     ".fvecs": "<f4",
