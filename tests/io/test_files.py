@@ -421,3 +421,38 @@ def test_a_column_is_read_in_parts(tmp_path, monkeypatch):
     assert max(map(len, names)) < 100
     assert sum(map(len, names)) == len(names) == 490
     assert names.some_values(np.array([0, 77, 489])) == ["name 0", "name 77", "name 489"]
+
+
+def test_a_header_of_numbers(tmp_path):
+    """As pandas writes it where columns have no names."""
+    for name, first, rows in (("pandas", "0,1,2", 2), ("years", "2019,2020,2021", 3)):
+        (tmp_path / f"{name}.csv").write_text(f"{first}\n5,7,9\n1.5,2,3\n")
+        with pytest.warns(UserWarning, match="header="):
+            assert open_rows(tmp_path / f"{name}.csv").shape == (rows, 3)
+        assert open_rows(tmp_path / f"{name}.csv", header=True).shape == (2, 3)
+        assert open_rows(tmp_path / f"{name}.csv", header=False).shape == (3, 3)
+
+
+class TestSvmlightColumns:
+    def test_count_from(self, tmp_path):
+        path = tmp_path / "x.svm"
+        path.write_text("1 3:2 5:1\n")
+        assert open_rows(path).shape == (1, 5)
+        assert open_rows(path, zero_based=True).shape == (1, 6)
+        rows = open_rows(path, zero_based=True, n_features=10)
+        same(np.asarray(rows)[0, [3, 5]], np.array([2.0, 1.0]))
+        assert rows.shape == (1, 10)
+        with pytest.raises(FileError, match="n_features=4"):
+            open_rows(path, n_features=4)
+
+    def test_of_a_folder(self, tmp_path):
+        (tmp_path / "a.svm").write_text("1 0:2 4:1\n")
+        (tmp_path / "b.svm").write_text("1 1:2 5:1\n")
+        with pytest.raises(FileError, match="zero_based="):
+            open_rows(tmp_path)
+        assert open_rows(tmp_path, zero_based=True, n_features=6).shape == (2, 6)
+
+
+def test_a_column_is_named_once(tmp_path):
+    with pytest.raises(FileError, match="names 1 twice"):
+        opened(tmp_path, "rows.npy", columns=[0, 1, 1])

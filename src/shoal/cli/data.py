@@ -18,7 +18,7 @@ def open_data(path: str, settings: Mapping[str, Any]) -> Any:
     """Rows of a file."""
     import shoal
 
-    given = {name: settings.get(name) for name in (*ROWS, "text_column")}
+    given = {name: settings.get(name) for name in (*ROWS, "text_column", "n_features")}
     with opening(path):
         return shoal.open_rows(path, **given)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 
 INTERNAL, USAGE, BAD_DATA, NO_ROOM, REJECTED = 1, 2, 3, 4, 5
-FLAGS = r"\b(columns|id_column|text_column|array|header|delimiter|scratch)=(?=[\s,.]|$)"  # as `open_rows` has them
+FLAGS = r"\b(columns|id_column|text_column|array|header|delimiter|zero_based|scratch)=(?=[\s,.]|$)"  # as `open_rows` has them
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

@@ -31,7 +31,7 @@ CHOSEN: dict[str, Any] = {
     "scratch": str | None,
     "columns": list | None,
     **dict.fromkeys(("array", "delimiter"), str | None),
-    "header": bool | None,
+    **dict.fromkeys(("header", "zero_based"), bool | None),
     **dict.fromkeys(("id_column", "text_column"), str | None),
     **dict.fromkeys(("limit_rows", "threads"), int | None),
     **dict.fromkeys(("time", "memory"), float | int | None),

@@ -108,7 +108,7 @@ def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Com
 
 
 DATA = click.Path(exists=True, readable=True)
-ROWS = ("columns", "id_column", "limit_rows", "array", "header", "delimiter", "scratch")
+ROWS = ("columns", "id_column", "limit_rows", "array", "header", "delimiter", "zero_based", "scratch")
 rows_options = _together(
     click.option(
         "--columns", type=Names(), help="Columns to cluster by, between commas: names or numbers from 0 (2:5 is 2,3,4)."
@@ -118,6 +118,7 @@ rows_options = _together(
     click.option("--array", type=str, help="Which array of an npz, HDF5 or Zarr file."),
     click.option("--header/--no-header", default=None, help="Whether the first line of a CSV file names the columns."),
     click.option("--delimiter", type=str, help="Between the fields of a CSV file."),
+    click.option("--zero-based/--one-based", default=None, help="Where the columns of an svmlight file begin to count."),
     click.option("--scratch", type=click.Path(exists=True, file_okay=False), help="Folder for scratch files."),
 )
 fit_options = _together(

@@ -9,6 +9,8 @@ import click
 
 from .options import COUNT, DATA, force_option, rows_options, watch_options
 
+SPARSE = (".svmlight", ".libsvm", ".svm")
+
 
 @click.command()
 @click.argument("model", type=DATA)
@@ -65,6 +67,8 @@ def _label(model: str, data: str, threads: int | None, settings: dict[str, Any])
     inner = getattr(fitted, "estimator_", fitted)
     if threads is not None:
         inner.n_threads = threads
+    if Path(data).suffix.lower() in SPARSE:  # which do not tell of columns that are empty at their end
+        settings = {**settings, "n_features": getattr(fitted, "n_features_in_", None)}
     rows = _open(data, settings, getattr(fitted, "feature_names_in_", None))
     try:
         with reading_data():

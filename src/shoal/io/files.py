@@ -41,6 +41,7 @@ FORMATS = {  # imported when a file of that kind is opened
 ONLY_FOR = {
     "array": (".npz", ".zarr", ".h5", ".hdf5", ".hdf"),
     **dict.fromkeys(("header", "delimiter"), (".csv", ".tsv", ".txt")),
+    **dict.fromkeys(("n_features", "zero_based"), (".svmlight", ".libsvm", ".svm")),
 }
 
 
@@ -124,6 +125,8 @@ def open_rows(
     array: str | None = None,
     header: bool | None = None,
     delimiter: str | None = None,
+    n_features: int | None = None,
+    zero_based: bool | None = None,
     scratch: Any = None,
 ) -> FileRows:
     """Rows of a file or of a folder of files, for any estimator: `KMeans(100).fit(open_rows("rows.parquet"))`.
@@ -154,6 +157,10 @@ def open_rows(
         Whether the first line of a CSV file names the columns; None: if it is not all numbers.
     delimiter : str, default=None
         Between the fields of a CSV file; None to find it.
+    n_features : int, default=None
+        How many columns an svmlight file has, where its last ones may be empty: those of the fit. None for those it names.
+    zero_based : bool, default=None
+        Whether the columns of an svmlight file count from 0; None: if one of them is 0, else from 1.
     scratch : str or path, default=None
         The folder for scratch files; None for the system's (see `tempfile.gettempdir`).
 
@@ -172,13 +179,14 @@ def open_rows(
     4.0
     """
     path = Path(path)
-    if limit_rows is not None and (not isinstance(limit_rows, Integral) or isinstance(limit_rows, bool) or limit_rows < 1):
-        raise ValueError(f"limit_rows={limit_rows!r} must be an integer from 1 on, or None for all rows.")
+    for name, count in (("limit_rows", limit_rows), ("n_features", n_features)):
+        if count is not None and (not isinstance(count, Integral) or isinstance(count, bool) or count < 1):
+            raise ValueError(f"{name}={count!r} must be an integer from 1 on, or None for all.")
     if isinstance(columns, str | Integral):
         columns = [columns]
     columns = None if columns is None else list(columns)
     folder = None if scratch is None else str(scratch)
-    options = Options(columns, id_column, text_column, limit_rows, array, header, delimiter, folder)
+    options = Options(columns, id_column, text_column, limit_rows, array, header, delimiter, n_features, zero_based, folder)
     opened = _open(path, options)
     if not opened.rows.shape[0]:
         raise FileError(f"{path}: has no rows: name a file that has some.")
@@ -255,3 +263,7 @@ def _check_alike(file: Path, part: Opened, first_file: Path, first: Opened) -> N
             for d, dtype, thin, names in (here, there)
         ]
         raise FileError(f"{file}: has {said[0]}, but {first_file.name} has {said[1]}: give all files of a folder the same.")
+    bases = [getattr(opened.rows, "base", 0) for opened in (part, first)]
+    if bases[0] != bases[1]:
+        counts = f"columns seem to count from {bases[0]}, but those of {first_file.name} from {bases[1]}"
+        raise FileError(f"{file}: its {counts}: say which as zero_based=.")

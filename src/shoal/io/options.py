@@ -22,6 +22,8 @@ class Options(NamedTuple):
     array: str | None = None
     header: bool | None = None
     delimiter: str | None = None
+    n_features: int | None = None
+    zero_based: bool | None = None
     scratch: str | None = None
 
     @property
@@ -126,6 +128,9 @@ def places_of(path: Path, options: Options, names: list[str] | None, d: int) -> 
     places = [place_of(path, column, names, d) for column in options.columns]
     if not places:
         raise FileError(f"{path}: columns=[] names none: name one at least, or leave it at None for all.")
+    if len(set(places)) < len(places):
+        twice = next(column for i, column in enumerate(options.columns) if places[i] in places[:i])
+        raise FileError(f"{path}: columns= names {twice!r} twice: name each once.")
     return places
 
 

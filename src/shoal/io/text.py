@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from ..core.estimator import warn
 from ..core.types import Array
 from .errors import FileError, told_of
 from .options import Opened, Options, place_of, places_of
@@ -86,10 +87,25 @@ def layout_of(path: Path, options: Options) -> Layout:
         raise FileError(f"{path}: delimiter={options.delimiter!r} is no single character: give one, or None to find it.")
     fields = _fields(line, delimiter)
     names = [field.strip() for field in fields]
-    header = any(names) and not all(map(_number, fields)) if options.header is None else options.header
-    if header and options.header is None and any(map(_number, fields)):
-        header = not _looks_alike(path, fields, first, delimiter)
+    header = _has_header(path, names, first, delimiter) if options.header is None else options.header
     return Layout(delimiter, names if header else None, first + header, len(fields))
+
+
+def _has_header(path: Path, names: list[str], first: int, delimiter: str | None) -> bool:
+    """Is a first line no row? One of numbers is, but 0,1,2,..., which pandas writes where columns have no names."""
+    if not all(map(_number, names)):
+        return any(names) and not (any(map(_number, names)) and _looks_alike(path, names, first, delimiter))
+    if len(names) < 3 or not all(name.isascii() and name.isdecimal() for name in names):
+        return False
+    numbers = list(map(int, names))
+    if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+        return False
+    what, header = ("the names of columns", "False") if numbers[0] == 0 else ("a row", "True")
+    warn(
+        f"{path}: its first line, {','.join(names[:3])}, ..., is taken for {what}: say header={header} if it is not.",
+        UserWarning,
+    )
+    return numbers[0] == 0
 
 
 def _looks_alike(path: Path, fields: list[str], first: int, delimiter: str | None) -> bool:
@@ -173,7 +189,7 @@ def _column(path: Path, layout: Layout, column: Any) -> Iterator[Array]:
 
 
 def open_svmlight(path: Path, options: Options) -> Opened:
-    """Rows as `label column:value ...`; columns count from 1 unless one is 0, as scikit-learn takes it. Labels are dropped."""
+    """Rows as `label column:value ...`. Labels are dropped. As scikit-learn takes it, columns count from 1 unless one is 0."""
     if options.columns is not None or options.beside:
         raise FileError(f"{path}: columns=, id_column= and text_column= are not for svmlight files: leave them out.")
     scratch = SparseScratch(str(path), np.float64, np.int64, options.scratch)
@@ -185,8 +201,14 @@ def open_svmlight(path: Path, options: Options) -> Opened:
         low, high = min(low, int(block.indices.min(initial=low))), max(high, int(block.indices.max(initial=high)))
     if not scratch.data.n and not scratch.lengths:
         raise FileError(f"{path}: is empty: name a file with rows.")
-    base = 0 if low == 0 or high < 0 else 1
-    return Opened(scratch.rows(max(high + 1 - base, 1), base))
+    base = int(low != 0 and high >= 0) if options.zero_based is None else int(not options.zero_based)
+    width = max(high + 1 - base, 1)
+    if options.n_features is not None:
+        if width > options.n_features or low < base:
+            told = f"n_features={options.n_features} and columns that count from {base}"
+            raise FileError(f"{path}: has columns from {low} to {high}, which {told} have no room for: set them right.")
+        width = options.n_features
+    return Opened(scratch.rows(width, base))
 
 
 def _parse_sparse(path: Path, some: list[tuple[int, str]]) -> Any:
