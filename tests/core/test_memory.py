@@ -9,6 +9,9 @@ from shoal.core.memory import MemoryLimit, plan, planned, size_of
 from shoal.core.rows import Rows
 from shoal.core.sources import ArraySource
 from shoal.kmeans.auto import choose_algorithm, find
+from shoal.io import streamed
+from shoal.kmeans.auto import choose_algorithm
+from tests.io import writers
 from tests.strategies import blobs
 from tests.test_contract import ESTIMATORS
 
@@ -90,6 +93,19 @@ def test_gathered_rows_take_what_is_left(tmp_path):
         assert not isinstance(rows.gather(np.arange(1000)), ArraySource)
     finally:
         memory.SPARE.reset(token)
+
+
+@pytest.mark.parametrize(("name", "rows"), [("rows.zarr", 150), ("packed.h5", 150), ("columns.arrow", 700)])
+def test_parts_that_come_whole_are_planned_for(tmp_path, monkeypatch, name, rows):
+    writers.DENSE[name](tmp_path / name, X)
+    assert shoal.open_rows(tmp_path / name).unpacking == 0
+    monkeypatch.setattr(streamed, "BATCH", 100)
+    large, model = shoal.open_rows(tmp_path / name), shoal.KMeans(3, n_threads=1)
+    assert 3.0 <= large.unpacking / (rows * 20 * 4) <= 3.3
+    needed = sum(plan(model, large, 1).values())
+    with pytest.raises(MemoryError, match="too little"), MemoryLimit(needed - large.unpacking / 2):
+        model.fit(large)
+    np.testing.assert_array_equal(large.read(0, 3000), X)
 
 
 def test_the_result_is_the_same():

@@ -93,10 +93,11 @@ def plan(model: Any, source: Source, n_threads: int | None = None) -> dict[str, 
     block = min(n, rows_in_a_block(d, thin))
     k, threads = model.n_clusters, (n_threads or default_threads()) + 2
     packed = isinstance(source, FileSource) and source.fingerprint() is not None
+    large = source.unpacking if isinstance(source, FileSource) else 0.0
     own = model._memory(n, d, wide)
     start = min(n, sample_size(d, k)) * (row + 128.0)  # which is gone when the others come
     return {
-        "program": PROGRAM + packed * UNPACKING,
+        "program": PROGRAM + packed * UNPACKING + large,
         "blocks": threads * (block * row + SCORES),
         "centres": 6.0 * k * d * 8,
         **own,

@@ -43,6 +43,7 @@ class FileSource(ABC):
     reads_ahead = True
     shape: tuple[int, int]
     dtype: np.dtype
+    unpacking: float = 0.0  # bytes, where a file has parts that are larger than usual and come whole
     feature_names: list[str] | None = None  # of the columns, where the file has names for them
 
     @abstractmethod

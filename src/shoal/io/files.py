@@ -64,7 +64,7 @@ class FileRows(FileSource):
     def __init__(self, path: Path, opened: Opened, options: Options) -> None:
         self.path, self._rows, self._options = path, opened.rows, options
         self.shape, self.dtype = (options.limited(opened.rows.shape[0]), opened.rows.shape[1]), opened.rows.dtype
-        self.feature_names = opened.names
+        self.feature_names, self.unpacking = opened.names, opened.rows.unpacking
         self.id_column, self.text_column = (
             None if name is None or opened.column is None else Column(partial(opened.column, name), len(self))
             for name in (options.id_column, options.text_column)

@@ -15,7 +15,7 @@ from .errors import FileError, check_unpacked, need, told_of
 from .handles import File
 from .options import Opened, Options, columns_by_place
 from .raw import RawRows
-from .streamed import Streamed, rows_in_a_batch
+from .streamed import Streamed, more_than_a_batch, rows_in_a_batch
 
 ANEW = "write it anew"
 CODECS = {  # that turn bytes into bytes, and numbers into numbers: there are others, which unpickle
@@ -128,6 +128,7 @@ def _chunked(path: Path, array: Any, stored: int, batches: Callable[[], Iterator
     check_unpacked(path, math.prod((n, d, kind.itemsize)), stored)
     dtype = at_most_float64(np.empty(0, kind)).dtype
     rows = Streamed(str(path), (options.limited(n), d), dtype, batches, options.scratch)
+    rows.unpacking = more_than_a_batch((array.chunks or (1,))[0] * d * kind.itemsize)
     return columns_by_place(path, rows, options)
 
 
@@ -137,4 +138,10 @@ def _slices(path: Path, array: Any, options: Options) -> Iterator[Array]:
     step = max(1, rows_in_a_batch(array.shape[1]) // high) * high
     with told_of(path, "reading its rows", ANEW):
         for a in range(0, options.limited(array.shape[0]), step):
-            yield np.asarray(array[a : a + step])
+            yield from _pieces(np.asarray(array[a : a + step]))  # and is forgotten before the next one comes
+
+
+def _pieces(block: Array) -> Iterator[Array]:
+    """Batches, though more had to be unpacked."""
+    size = rows_in_a_batch(block.shape[1])
+    return (block[a : a + size].copy() for a in range(0, len(block), size)) if len(block) > size else iter((block,))

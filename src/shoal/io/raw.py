@@ -29,6 +29,7 @@ class RawRows:
 
     is_map = reads_ahead = True
     is_packed = False
+    unpacking = 0
 
     def read_often(self) -> None:
         """Which takes no preparation."""
@@ -84,6 +85,7 @@ class CSRRows:
 
     is_map = reads_ahead = True
     is_packed = False
+    unpacking = 0
 
     def read_often(self) -> None:
         """Which takes no preparation."""

@@ -24,10 +24,16 @@ def rows_in_a_batch(d: int) -> int:
     return max(1, BATCH // max(d, 1))
 
 
+def more_than_a_batch(size: int) -> int:
+    """What a part of so many bytes takes that can only be unpacked whole: as it was and as it will be, and before it is cut."""
+    return 3 * size if size > 8 * BATCH else 0
+
+
 class Streamed:
     """Dense rows of a stream of batches that can be begun anew."""
 
     is_map = reads_ahead = is_packed = True
+    unpacking = 0  # bytes that it takes more than others do
 
     def __init__(
         self, name: str, shape: tuple[int, int], dtype: Any, batches: Callable[[], Iterator[Array]], folder: str | None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import struct
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,18 +14,12 @@ import numpy as np
 from ..core.types import Array
 from .errors import FileError, check_unpacked, need, told_of
 from .options import Opened, Options, check_shape, place_of, places_of
-from .streamed import Streamed, rows_in_a_batch
+from .streamed import Streamed, more_than_a_batch, rows_in_a_batch
 
 ANEW = "write it anew"
-
-
-class Table(NamedTuple):
-    """A file of columns, of whichever format."""
-
-    path: Path
-    schema: Any
-    n: int
-    batches: Callable[[list[str], int], Iterator[Any]]  # names, rows at a time -> record batches
+PAGE = 1 << 20  # bytes of a column that Parquet unpacks at a time
+LONGEST = 1 << 26  # bytes that Arrow may have to say of a batch
+SIZES = [("rows", "i8"), ("stored", "i8")]
 
 
 class Plan(NamedTuple):
@@ -33,6 +29,16 @@ class Plan(NamedTuple):
     d: int
     dtype: np.dtype
     is_list: bool  # one column, which holds whole rows
+
+
+class Table(NamedTuple):
+    """A file of columns, of whichever format."""
+
+    path: Path
+    schema: Any
+    n: int
+    batches: Callable[[list[str], int], Iterator[Any]]  # names, rows at a time -> record batches
+    unpacking: Callable[[Plan], int]  # bytes that are in memory meanwhile, beside the batches
 
 
 def open_parquet(path: Path, options: Options) -> Opened:
@@ -46,27 +52,76 @@ def open_parquet(path: Path, options: Options) -> Opened:
             yield from file.iter_batches(size, columns=names)
 
     with told_of(path, "opening it as Parquet", ANEW), opened() as file:
-        return _open(Table(path, file.schema_arrow, file.metadata.num_rows, batches), options)
+        told = file.metadata
+        group = max((told.row_group(i).total_byte_size for i in range(told.num_row_groups)), default=0)
+        return _open(
+            Table(path, file.schema_arrow, told.num_rows, batches, lambda plan: 3 * min(group, len(plan.names) * PAGE)), options
+        )
 
 
 def open_arrow(path: Path, options: Options) -> Opened:
     """Arrow's file format, which Feather is another name of."""
     ipc = need("pyarrow.ipc", "parquet", path)
-    dataset = need("pyarrow.dataset", "parquet", path)
 
     def batches(names: list[str], size: int) -> Iterator[Any]:
         with ipc.open_file(str(path)) as file:
             for i in range(file.num_record_batches):
-                batch = file.get_batch(i)
-                batch.validate(full=True)  # Arrow follows lengths and places wherever they lead, and aborts
-                batch = batch.select(names)
-                for a in range(0, batch.num_rows, size):
-                    yield batch.slice(a, size)
+                yield from _cut(file.get_batch(i), names, size)  # and is forgotten before the next one comes
 
     with told_of(path, "opening it as an Arrow file", f"{ANEW}, with pyarrow.feather.write_feather"):
-        n = dataset.dataset(str(path), format="ipc").count_rows()
         with ipc.open_file(str(path)) as file:
-            return _open(Table(path, file.schema, n, batches), options)
+            schema = file.schema
+        sizes = batch_sizes(path)
+        rows, stored = (max(some, default=0) for some in (sizes["rows"].tolist(), sizes["stored"].tolist()))
+
+        def unpacking(plan: Plan) -> int:
+            return more_than_a_batch(max(stored, rows * plan.d * plan.dtype.itemsize))
+
+        return _open(Table(path, schema, sum(sizes["rows"].tolist()), batches, unpacking), options)
+
+
+def _cut(batch: Any, names: list[str], size: int) -> Iterator[Any]:
+    batch.validate(full=True)  # Arrow follows lengths and places wherever they lead, and aborts
+    batch = batch.select(names)
+    return (batch.slice(a, size) for a in range(0, batch.num_rows, size))
+
+
+def batch_sizes(path: Path) -> Array:
+    """Rows and bytes of each batch of an Arrow file, which pyarrow only tells after it has read them.
+
+    At the end of the file is a table, laid out by FlatBuffers, of where the batches are; there, another one tells of each.
+    """
+    with open(path, "rb") as file:
+        file.seek(-10, os.SEEK_END)
+        (size,) = struct.unpack("<i", file.read(4))
+        file.seek(-10 - size, os.SEEK_END)
+        footer = file.read(size)
+        if not (places := _field(footer, _inner(footer, 0), 3)):
+            return np.zeros(0, SIZES)
+        at = _inner(footer, places)
+        blocks = np.frombuffer(footer, "<i8, <i4, <i4, <i8", struct.unpack_from("<I", footer, at)[0], at + 4)
+        sizes = np.zeros(len(blocks), SIZES)
+        for i, (place, length, _, stored) in enumerate(blocks.tolist()):
+            file.seek(place)
+            message = file.read(min(max(length, 0), LONGEST))
+            message = message[8 if message.startswith(b"\xff\xff\xff\xff") else 4 :]
+            batch = _inner(message, _field(message, _inner(message, 0), 2))
+            at = _field(message, batch, 0)
+            sizes[i] = struct.unpack_from("<q", message, at)[0] if at else 0, stored
+    return sizes
+
+
+def _inner(data: bytes, at: int) -> int:
+    """The place that is named at this one."""
+    return at + int(struct.unpack_from("<I", data, at)[0])
+
+
+def _field(data: bytes, table: int, i: int) -> int:
+    """The place of a field of a table; 0: it has none."""
+    slots = table - struct.unpack_from("<i", data, table)[0]
+    known = struct.unpack_from("<H", data, slots)[0]
+    offset = struct.unpack_from("<H", data, slots + 4 + 2 * i)[0] if 4 + 2 * i < known else 0
+    return table + int(offset) if offset else 0
 
 
 def _open(table: Table, options: Options) -> Opened:
@@ -76,6 +131,7 @@ def _open(table: Table, options: Options) -> Opened:
     n = options.limited(table.n)
     check_unpacked(table.path, n * plan.d * plan.dtype.itemsize, table.path.stat().st_size)
     rows = Streamed(str(table.path), (n, plan.d), plan.dtype, partial(_arrays, table, plan), options.scratch)
+    rows.unpacking = table.unpacking(plan)
     check_shape(table.path, rows)
     names = None if plan.is_list else plan.names
     return Opened(rows, names, partial(_column, table))
@@ -167,7 +223,7 @@ def _array(path: Path, plan: Plan, batch: Any, start: int) -> Array:
             f"{path}: number {at % plan.d} of row {start + at // plan.d} of column {plan.names[0]!r} is missing: "
             "fill it in or drop the row."
         )
-    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(batch.num_rows, plan.d)
+    return np.array(values.to_numpy(zero_copy_only=False)).reshape(batch.num_rows, plan.d)  # a view would keep the batch
 
 
 def _column(table: Table, column: Any) -> Iterator[Any]:
