@@ -412,6 +412,15 @@ def test_any_reading_order_gives_the_same_rows(tmp_path_factory, data):
             same(rows.read(a, b), small[a:b])
 
 
+def test_numbers_that_name_rows_keep_their_digits(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    names = [2**53 + 1, None, -(2**63)] * 500
+    writers.to_parquet(tmp_path / "x.parquet", writers.table_of(X[:1500], name=pyarrow.array(names)))
+    rows = open_rows(tmp_path / "x.parquet", id_column="name")
+    assert {str(part.type) for part in rows.id_column} == {"int64"}
+    assert [value for part in rows.id_column for value in part.tolist()] == names == rows.ids.tolist()
+
+
 def test_a_column_is_read_in_parts(tmp_path, monkeypatch):
     """So that names of many rows need not be in memory all at once."""
     monkeypatch.setattr(text, "PART", 10_000)

@@ -65,7 +65,12 @@ class Column:
         return found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return np.concatenate([np.asarray(part) for part in self], dtype=dtype)
+        return np.concatenate([_numpy(part) for part in self], dtype=dtype)
+
+
+def _numpy(part: Any) -> Array:
+    """Where values are missing, as objects: large integers would be rounded among floats."""
+    return np.array(part.tolist(), object) if getattr(part, "null_count", 0) else np.asarray(part)
 
 
 class Opened(NamedTuple):
