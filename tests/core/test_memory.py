@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import shoal
 from shoal.core import memory, partition
 from shoal.core.memory import MemoryLimit, plan, planned, size_of
 from shoal.core.rows import Rows
-from shoal.core.sources import ArraySource
-from shoal.kmeans.auto import choose_algorithm, find
+from shoal.core.sources import ArraySource, find_source
 from shoal.io import streamed
-from shoal.kmeans.auto import choose_algorithm
+from shoal.kmeans.auto import choose_algorithm, find
 from tests.io import writers
 from tests.strategies import blobs
 from tests.test_contract import ESTIMATORS
@@ -150,3 +150,13 @@ def test_how_many_rows_would_fit_where_memory_grows_faster():
     assert few > 3000
     with MemoryLimit("800MB"), planned(model, Rows(Huge(few, 8), n_threads=1)):
         pass
+
+
+def test_sparse_rows_count_for_what_they_hold():
+    rng = np.random.default_rng(0)
+    thin, thick = (
+        find_source(sparse.random_array((2000, 5000), density=share, rng=rng, format="csr")) for share in (0.001, 0.2)
+    )
+    model = shoal.KMeans(3)
+    parts = [plan(model, source, 1)["blocks"] for source in (thin, thick)]
+    assert parts[1] > 3 * 2000 * 1000 * 12 * 3 > parts[0]

@@ -462,6 +462,18 @@ class TestSvmlightColumns:
         assert open_rows(tmp_path, zero_based=True, n_features=6).shape == (2, 6)
 
 
+def test_a_disk_that_can_not_be_read_is_named(tmp_path, monkeypatch):
+    rows = opened(tmp_path, "rows.npy")
+
+    def broken(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(handles.os, "preadv", broken)
+    with pytest.raises(OSError, match="at byte") as caught:
+        rows.read(0, 10)
+    assert caught.value.filename == str(rows.path)
+
+
 def test_a_column_is_named_once(tmp_path):
     with pytest.raises(FileError, match="names 1 twice"):
         opened(tmp_path, "rows.npy", columns=[0, 1, 1])

@@ -43,6 +43,7 @@ class FileSource(ABC):
     reads_ahead = True
     shape: tuple[int, int]
     dtype: np.dtype
+    row_bytes: float = 0.0  # that a row takes, where rows are sparse
     unpacking: float = 0.0  # bytes, where a file has parts that are larger than usual and come whole
     feature_names: list[str] | None = None  # of the columns, where the file has names for them
 
@@ -179,6 +180,7 @@ class SparseSource:
         self.X = sparse.csr_array(parts, shape=csr.shape, copy=False)
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.dtype = self.X.dtype
+        self.row_bytes = self.X.nnz * (data.itemsize + csr.indices.itemsize) / max(self.shape[0], 1)
 
     def read(self, start: int, stop: int) -> Any:
         a, b = self.X.indptr[start], self.X.indptr[stop]

@@ -65,6 +65,7 @@ class FileRows(FileSource):
         self.path, self._rows, self._options = path, opened.rows, options
         self.shape, self.dtype = (options.limited(opened.rows.shape[0]), opened.rows.shape[1]), opened.rows.dtype
         self.feature_names, self.unpacking = opened.names, opened.rows.unpacking
+        self.row_bytes = opened.rows.row_bytes
         self.id_column, self.text_column = (
             None if name is None or opened.column is None else Column(partial(opened.column, name), len(self))
             for name in (options.id_column, options.text_column)

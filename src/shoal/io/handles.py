@@ -96,6 +96,12 @@ class File:
                     )
 
     def _read(self, fd: int, view: Any, at: int) -> int:
+        try:
+            return self._read_at(fd, view, at)
+        except OSError as error:  # which knows no name
+            raise OSError(error.errno, f"{error.strerror} at byte {at:,}", self.name) from error
+
+    def _read_at(self, fd: int, view: Any, at: int) -> int:
         if READS_AT:
             return os.preadv(fd, [view], at)
         with self._lock:  # one place at a time
