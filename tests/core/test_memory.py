@@ -159,4 +159,4 @@ def test_sparse_rows_count_for_what_they_hold():
     )
     model = shoal.KMeans(3)
     parts = [plan(model, source, 1)["blocks"] for source in (thin, thick)]
-    assert parts[1] > 3 * 2000 * 1000 * 12 * 3 > parts[0]
+    assert parts[1] > 3 * 2000 * 1000 * 12 * 2 > parts[0]
