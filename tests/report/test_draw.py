@@ -50,6 +50,28 @@ def test_any_values_can_be_drawn(values):
     assert "nan" not in ET.tostring(root, encoding="unicode")
 
 
+@pytest.mark.parametrize("values", [[4.0, 2.0, 1.0], [1e6, 1.0, 1e3], [1.0, np.nan, 2.0]])
+def test_a_spread_is_a_band_inside_the_chart(values):
+    line = draw.Line("a", np.arange(3.0), np.array(values), np.array([1.0, 1e9, np.nan]))
+    root, _ = parsed(draw.lines("k", "t", [line], "x", "y"))
+    (band,) = root.findall(f"{SVG}path[@class='band']")
+    places = [float(number) for number in band.get("d")[1:-1].replace("L", " ").split()]
+    assert len(places) == 4 * np.isfinite(values).sum()
+    assert all(0 <= left <= draw.WIDTH and 0 <= top <= draw.HEIGHT for left, top in zip(places[::2], places[1::2], strict=True))
+
+
+def test_bars_with_names_stay_inside_the_chart():
+    values, spreads = np.array([0.9, 0.45, 0.0]), np.array([0.1, 0.5, 0.0])
+    root, _ = parsed(draw.ranking("k", "t", ["one", "<b>", "three"], values, spreads, "ACC"))
+    assert [text.text for text in root.iter(f"{SVG}text")] == [
+        "one", "0.900 ± 0.100", "<b>", "0.450 ± 0.500", "three", "0.000", "ACC"
+    ]  # fmt: skip
+    assert all(float(text.get("x")) < draw.WIDTH - 80 for text in root.iter(f"{SVG}text"))
+    widths = [float(path.get("d").split("h")[1].split("v")[0]) for path in root.findall(f"{SVG}path[@class='bars']")]
+    assert widths[1] == pytest.approx(widths[0] / 2)
+    assert widths[2] == 0
+
+
 def test_a_chart_tells_what_it_is():
     series = [draw.Line("first", np.arange(5.0), np.arange(5.0)), draw.Line("second", np.arange(5.0), np.ones(5))]
     root, legend = parsed(draw.lines("k", "Energy against time", series, "seconds", "energy"))

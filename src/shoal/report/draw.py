@@ -43,6 +43,7 @@ class Line(NamedTuple):
     name: str
     x: Array
     y: Array
+    spread: Array | None = None  # how far values lie above and below, as a rule
 
 
 def svg(key: str, title: str, about: str, inside: str, height: int = HEIGHT) -> Markup:
@@ -61,7 +62,7 @@ def _drawn(line: Line) -> Line:
     """What of it can be drawn."""
     known = np.flatnonzero(np.isfinite(line.x) & np.isfinite(line.y))
     shown = known[thinned(len(known))]
-    return Line(line.name, line.x[shown], line.y[shown])
+    return Line(line.name, line.x[shown], line.y[shown], None if line.spread is None else line.spread[shown])
 
 
 def _below_starts(series: Sequence[Line], ys: Array) -> Array:
@@ -91,6 +92,7 @@ def lines(
         inside += f'<path class="mark" d="M{ends[0]}L{ends[1]}"/>'
     for i, line in enumerate(series):
         places = frame.at(line.x, line.y)
+        inside += _band(frame, line, colour(i))
         name = escape(clean(line.name, 80))
         inside += (
             f'<path class="line" stroke="{colour(i)}" d="M{"L".join(places)}"><title>{name}</title></path>' if places else ""
@@ -99,6 +101,16 @@ def lines(
             inside += f'<path class="dots" stroke="{colour(i)}" d="{"".join(f"M{p}h0" for p in places)}"/>'
     about = f"{y} over {x}, {len(series)} line{'s' * (len(series) != 1)}"
     return svg(key, title, about, inside) + legend([line.name for line in series])
+
+
+def _band(frame: Frame, line: Line, fill: str) -> str:
+    """From a spread below the line to one above it."""
+    if line.spread is None or not len(line.x):
+        return ""
+    edges = [np.nan_to_num(line.y + side * line.spread, nan=0.0) for side in (-1, 1)]
+    edges = [np.clip(edge, frame.y.low, frame.y.high) for edge in edges]  # a logarithm knows nothing below
+    around = [*frame.at(line.x, edges[0]), *frame.at(line.x, edges[1])[::-1]]
+    return f'<path class="band" fill="{fill}" d="M{"L".join(around)}z"/>'
 
 
 def legend(names: Sequence[str]) -> Markup:
@@ -123,6 +135,24 @@ def bars(key: str, title: str, values: Array, x: str, y: str) -> Markup:
         f"M{left + i * width + gap / 2:.5g} {base}v{-h:.5g}h{width - gap:.4g}V{base}z" for i, h in enumerate(tops) if h > 0
     )
     return svg(key, title, f"{y} over {x}, {len(values)} bars", frame.draw() + f'<path class="bars" d="{path}"/>')
+
+
+def ranking(key: str, title: str, names: Sequence[str], values: Array, spreads: Array, x: str) -> Markup:
+    """Bars below each other, each with its name before it and its value behind it, a spread as a line across its end."""
+    left, high, room, first = 150, 26, 120, 6
+    scale = (WIDTH - left - room) / max(float((values + spreads).max()), 1e-300)
+    parts = []
+    for i, (name, value, spread) in enumerate(zip(names, values, spreads, strict=True)):
+        top, near, far = first + high * i, left + scale * max(value - spread, 0.0), left + scale * (value + spread)
+        parts += [
+            f'<text x="{left - 8}" y="{top + 15}" text-anchor="end">{escape(clean(name, 24))}</text>',
+            f'<path class="bars" d="M{left} {top + 2}h{scale * value:.5g}v{high - 7}H{left}z"/>',
+            f'<path class="axis" d="M{near:.5g} {top + high / 2 - 1.5}H{far:.5g}"/>',
+            f'<text x="{far + 7:.5g}" y="{top + 15}">{value:.3f}{f" ± {spread:.3f}" if spread > 0 else ""}</text>',
+        ]
+    bottom = first + high * len(names)
+    parts.append(f'<text class="name" x="{left}" y="{bottom + 16}">{escape(clean(x, 60))}</text>')
+    return svg(key, title, f"{x} of {', '.join(names)}", "".join(parts), bottom + 24)
 
 
 def scatter(key: str, title: str, points: Array, labels: Array, names: Sequence[int], axes: tuple[str, str]) -> Markup:
