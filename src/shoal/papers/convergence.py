@@ -1,0 +1,270 @@
+"""L. Bottou, Y. Bengio (1995), Convergence properties of the k-means algorithms, NIPS.
+
+Iris, six prototypes, twenty trials: how soon batch and online k-means, both kinds of gradient descent and EM come near the
+local minimum that they end in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.types import Array
+from ..kmeans.exact import KMeans
+from ..kmeans.gradient import GradientKMeans
+from ..kmeans.mixture import SphericalMixture
+from ..kmeans.online import OnlineKMeans
+from ..metrics import energy
+from ..report.draw import Line
+from .claims import Check, Claim
+from .curves import first_rows, follow
+from .run import Experiment, Finding, Paper, Run
+from .show import chart, grid
+
+K, EPOCHS, MORE, TRIALS, RATE = 6, 20, 40, 20, 0.03
+ONLINE, BATCH, ONLINE_GRADIENT, BATCH_GRADIENT = "online k-means", "batch k-means", "online gradient", "batch gradient"
+EM, BOTH = "EM of a mixture", "one online epoch, then batch"
+FOUR = (ONLINE, BATCH, ONLINE_GRADIENT, BATCH_GRADIENT)
+STILL = 1e-9  # of the first residual: as good as none
+
+CLAIMS = (
+    Claim(
+        "online-first",
+        "Figure 1",
+        "Online k-means is ahead of all others in the first five epochs.",
+        "ahead in epochs 1 to 5",
+        (Check("residual of online k-means over the least of the others", most=1.0),),
+    ),
+    Claim(
+        "batch-later",
+        "Figure 1",
+        "Batch k-means is ahead of all others after five epochs.",
+        "ahead from epoch 6 on",
+        (Check("residual of batch k-means over the least of the others", most=1.0),),
+    ),
+    Claim(
+        "batch-converges",
+        "section 5",
+        "All runs of batch k-means converge before epoch 15.",
+        "all 20 runs before epoch 15",
+        (Check("last epoch in which a run of batch k-means moved", most=14),),
+    ),
+    Claim(
+        "crossing",
+        "Figure 2",
+        "The ratios of successive residuals of online and batch k-means cross during epoch 2.",
+        "epoch 2",
+        (Check("first epoch in which batch k-means gains more than online k-means", 2, 2),),
+    ),
+    Claim(
+        "superlinear",
+        "Figure 2",
+        "The ratio of successive residuals of batch k-means goes to zero; that of no other method does.",
+        "to zero for batch k-means alone; EM is the best of the others",
+        (
+            Check("ratio of successive residuals of batch k-means, epochs 9 to 12", most=0.5),
+            Check("least ratio of any other method, epochs 9 to 19", least=0.5),
+            Check("ratio of EM over the least of the others but batch k-means, epochs 5 to 19", most=1.0),
+        ),
+    ),
+    Claim(
+        "gradients",
+        "Figure 1",
+        "Both gradient methods converge poorly; online is faster at first and is overtaken in the long run.",
+        "poor; online first, batch later",
+        (
+            Check("residual of batch gradient over that of online k-means after 20 epochs", least=1.0),
+            Check("residual of online gradient over that of online k-means after 20 epochs", least=1.0),
+            Check("residual of online gradient over that of batch gradient after epoch 1", most=1.0),
+            Check("residual of online gradient over that of batch gradient after 20 epochs", least=1.0),
+        ),
+    ),
+    Claim(
+        "minima",
+        "section 5",
+        "All algorithms end in minima that are equally good on the average; single ones differ by where they start.",
+        "averages from 4050 to 4080 (0.7%), single minima from 3300 to 5800 (1.76 times), in units that are not told",
+        (
+            Check("range of the average minima, as a share of their mean", most=0.02),
+            Check("largest minimum over the least", least=1.2),
+        ),
+    ),
+    Claim(
+        "newton",
+        "section 4",
+        "The Hessian of the energy is diag(N_k), so that a step of batch k-means is a step of Newton's method.",
+        "proved",
+        (
+            Check("largest error of diag(N_k) against a numerical Hessian, as a share of the largest N_k", most=1e-4),
+            Check("largest distance of a step of batch k-means from Newton's, as a share of the step", most=1e-4),
+        ),
+    ),
+    Claim(
+        "hybrid",
+        "section 5",
+        "It is best to run one online epoch and then the batch algorithm.",
+        "suggested by the crossing in epoch 2",
+        (
+            Check("mean epochs to the end, one online and then batch, over those of batch", most=1.0),
+            Check("residual of one online epoch and then batch over the least of both, worst of epochs 2 to 20", most=1.0),
+        ),
+    ),
+)
+
+
+def trial(X: Array, seed: int) -> tuple[dict[str, Array], dict[str, float]]:
+    """E_0 to E_20 of each method from one start, and the minimum that each ends in."""
+    start = first_rows(X, K, seed)
+    common: dict[str, Any] = {"init": start, "max_iter": EPOCHS, "tol": 0.0, "random_state": seed, "n_threads": 1}
+    models = {
+        ONLINE: OnlineKMeans(K, **common),
+        BATCH: KMeans(K, **common),
+        ONLINE_GRADIENT: GradientKMeans(K, mode="online", learning_rate=RATE, **common),
+        BATCH_GRADIENT: GradientKMeans(K, mode="batch", learning_rate=RATE, **common),
+        BOTH: OnlineKMeans(K, then="batch", **common),
+    }
+    curves, ends = {}, {}
+    for name, model in models.items():
+        found = [energy(X, C) for C in (start, *follow(model, X, every=True).centers)]
+        curves[name] = np.array([*found, *[found[-1]] * (EPOCHS + 1 - len(found))])
+        further = {**common, "init": model.cluster_centers_, "max_iter": MORE}
+        ends[name] = float(KMeans(K, **further).fit(X).inertia_)
+    variance = ends[BATCH] / X.size  # of a column in a cluster: the paper scales it to one
+    model = SphericalMixture(K, variance=variance, **{**common, "max_iter": EPOCHS + MORE + 1}).fit(X)
+    likely = -np.array([record["log_likelihood"] for record in model.history_])
+    curves[EM] = np.pad(likely, (0, EPOCHS + MORE + 1 - len(likely)), mode="edge")[: EPOCHS + 1]
+    ends[EM] = float(likely[-1])
+    return curves, ends
+
+
+def _last_move(curve: Array) -> int:
+    """The last epoch that changed anything."""
+    return int(np.flatnonzero(np.diff(curve))[-1]) + 1 if np.diff(curve).any() else 0
+
+
+def race(run: Run) -> Finding:
+    """Figures 1 and 2."""
+    X = run.load("iris").X
+    trials = [trial(X, seed) for seed in run.seeds(TRIALS)]
+    left = {name: np.mean([curves[name] - ends[name] for curves, ends in trials], axis=0) for name in trials[0][0]}
+    minima = {name: np.array([ends[name] for _, ends in trials]) for name in left}
+    moves = {name: [_last_move(curves[name]) for curves, _ in trials] for name in (BATCH, BOTH)}
+    gains = {name: _gains(residual) for name, residual in left.items()}
+    epochs = np.arange(1, EPOCHS + 1)
+    there = {name: np.where(left[name] > STILL * left[name][0], left[name], np.nan)[1:] for name in left}
+    first = [Line(name, epochs, there[name]) for name in (*FOUR, BOTH)]
+    second = [Line(name, np.arange(1, EPOCHS), gains[name][1:]) for name in (*FOUR, EM)]
+    shown = [
+        chart(
+            "convergence-1", "Figure 1: residual energy over epochs", first, "epoch t", "E_t − E_∞",
+            "Online k-means is lowest up to epoch 5, then batch k-means; both gradients stay far above.",
+            f"Mean of {len(trials)} trials, in square millimetres. A line ends where nothing is left.",
+        ),
+        chart(
+            "convergence-1em", "Figure 1, right scale: EM of the mixture", [Line(EM, epochs, there[EM])],
+            "epoch t", "−log L_t + log L_∞", "Falls steadily over the 20 epochs.", "Negative log-likelihood, less its last.",
+        ),
+        chart(
+            "convergence-2", "Figure 2: ratio of successive residuals", second, "epoch t", "(E_t+1 − E_∞) / (E_t − E_∞)",
+            "All methods level off but batch k-means, whose ratio falls to zero; EM is the best of the others.",
+        ),
+        grid(
+            "Where the algorithms end", ["method", "average minimum", "least", "largest"],
+            [[name, *(float(f(minima[name])) for f in (np.mean, np.min, np.max))] for name in (*FOUR, BOTH)],
+            "averages from 4050 to 4080, single minima from 3300 to 5800.", "Sums of squared distances, square millimetres.",
+        ),
+    ]  # fmt: skip
+    return Finding(shown, measure(left, gains, minima, moves))
+
+
+def _gains(residual: Array) -> Array:
+    """What is left of the residual after each epoch, as a share of what was left before; NaN once there is none."""
+    there = residual[:-1] > STILL * residual[0]
+    return np.asarray(np.divide(residual[1:], residual[:-1], out=np.full(len(there), np.nan), where=there))
+
+
+def measure(
+    left: dict[str, Array], gains: dict[str, Array], minima: dict[str, Array], moves: dict[str, list[int]]
+) -> dict[str, float]:
+    """The figures as numbers, by the names that the claims know."""
+    rest = {name: np.min([left[other] for other in FOUR if other != name], axis=0) for name in FOUR}
+    tiny = STILL * left[BATCH][0]
+    out = {
+        f"epoch {t}: residual of {name} over the least of the others": float((left[name][t] + tiny) / (rest[name][t] + tiny))
+        for name, span in ((ONLINE, range(1, 6)), (BATCH, range(6, EPOCHS + 1)))
+        for t in span
+    }
+    crossed = np.flatnonzero(np.nan_to_num(gains[BATCH]) < gains[ONLINE])
+    others = [gains[name] for name in (*FOUR, EM) if name != BATCH]
+    slow = np.nanmin([gains[name][5:20] for name in (ONLINE, ONLINE_GRADIENT, BATCH_GRADIENT)])
+    averages = [float(minima[name].mean()) for name in FOUR]
+    every = np.concatenate([minima[name] for name in FOUR])
+    best = np.minimum(left[ONLINE], left[BATCH])
+    last = EPOCHS
+    return out | {
+        "last epoch in which a run of batch k-means moved": float(max(moves[BATCH])),
+        "first epoch in which batch k-means gains more than online k-means": float(crossed[0] + 1) if len(crossed) else np.inf,
+        "ratio of successive residuals of batch k-means, epochs 9 to 12": float(np.nanmean(np.nan_to_num(gains[BATCH][8:12]))),
+        "least ratio of any other method, epochs 9 to 19": float(np.nanmin([gain[8:19] for gain in others])),
+        "ratio of EM over the least of the others but batch k-means, epochs 5 to 19": float(np.nanmin(gains[EM][5:20]) / slow),
+        "residual of batch gradient over that of online k-means after 20 epochs": left[BATCH_GRADIENT][last]
+        / left[ONLINE][last],
+        "residual of online gradient over that of online k-means after 20 epochs": left[ONLINE_GRADIENT][last]
+        / left[ONLINE][last],
+        "residual of online gradient over that of batch gradient after epoch 1": left[ONLINE_GRADIENT][1]
+        / left[BATCH_GRADIENT][1],
+        "residual of online gradient over that of batch gradient after 20 epochs": left[ONLINE_GRADIENT][last]
+        / left[BATCH_GRADIENT][last],
+        "range of the average minima, as a share of their mean": (max(averages) - min(averages)) / float(np.mean(averages)),
+        "largest minimum over the least": float(every.max() / every.min()),
+        "mean epochs to the end, one online and then batch, over those of batch": float(np.mean(moves[BOTH]))
+        / max(float(np.mean(moves[BATCH])), 1.0),
+        "residual of one online epoch and then batch over the least of both, worst of epochs 2 to 20": float(
+            ((left[BOTH] + tiny) / (best + tiny))[2:].max()
+        ),
+    }
+
+
+def newton(run: Run) -> Finding:
+    """Section 4: the Hessian by differences, and Newton's step beside that of batch k-means."""
+    X = run.load("iris").X
+    errors, apart = [], []
+    for seed in run.seeds(5):
+        C = first_rows(X, K, seed) + np.random.default_rng(seed).normal(size=(K, X.shape[1]))  # where no row is at an edge
+        labels = ((X[:, None] - C) ** 2).sum(axis=2).argmin(axis=1)
+        N = np.bincount(labels, minlength=K).astype(float)
+        gradient, H = derivatives(X, C)
+        errors.append(np.abs(H - np.diag(np.repeat(N, X.shape[1]))).max() / N.max())
+        stepped = KMeans(K, init=C, max_iter=1, tol=0.0, n_threads=1).fit(X).cluster_centers_
+        move = -np.linalg.solve(H, gradient).reshape(C.shape)
+        apart.append(np.abs(C + move - stepped).max() / np.abs(move).max())
+    measured = {
+        "largest error of diag(N_k) against a numerical Hessian, as a share of the largest N_k": float(max(errors)),
+        "largest distance of a step of batch k-means from Newton's, as a share of the step": float(max(apart)),
+    }
+    shown = grid("Section 4: Newton's method", ["what", "here"], [[k, v] for k, v in measured.items()], "proved: both are 0.")
+    return Finding([shown], measured)
+
+
+def derivatives(X: Array, C: Array, h: float = 1e-4) -> tuple[Array, Array]:
+    """Gradient and Hessian of half the energy at the centres, by central differences of (2), which knows nothing of N_k."""
+
+    def E(w: Array) -> float:
+        return float(((X[:, None] - w.reshape(C.shape)) ** 2).sum(axis=2).min(axis=1).sum() / 2)
+
+    w, m = C.ravel(), C.size
+    steps = h * np.eye(m)
+    gradient = np.array([(E(w + s) - E(w - s)) / (2 * h) for s in steps])
+    H = np.array([[E(w + a + b) - E(w + a - b) - E(w - a + b) + E(w - a - b) for b in steps] for a in steps]) / (4 * h * h)
+    return gradient, H
+
+
+PAPER = Paper(
+    "convergence",
+    "Convergence properties of the k-means algorithms",
+    "L. Bottou, Y. Bengio (1995), Convergence properties of the k-means algorithms, NIPS.",
+    "Fisher's iris, six prototypes: how far five algorithms are, after each epoch, from the local minimum that they end in.",
+    CLAIMS,
+    (Experiment("Figures 1 and 2", (15, 15), race), Experiment("Newton's method", (3, 3), newton)),
+)

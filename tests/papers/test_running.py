@@ -1,0 +1,133 @@
+"""Runs: data and what stands in for it, seeds and time, trails of fits."""
+
+import numpy as np
+import pytest
+
+from shoal import KMeans, MiniBatchKMeans, OnlineKMeans
+from shoal.papers import compressed, convergence, curves, made, run
+from shoal.papers.data import ENTRIES, Shelf, Unreadable
+from shoal.papers.run import Effort, Experiment, Finding, Paper, Run, carry_out
+from tests.strategies import blobs
+
+X, _ = blobs(300, 4, 5)
+NOTHING = Shelf(files=False)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_set_has_something_to_stand_in_for_it(name):
+    found = NOTHING.load(name, 100)
+    assert found.X.shape[0] == 100
+    assert found.y is None or len(found.y) == 100
+    if name not in ("iris", "pendigits"):  # which are always there
+        assert "stand in for it" in found.notes[0]
+
+
+def test_a_file_goes_before_what_stands_in_for_it(tmp_path, monkeypatch):
+    rows = np.arange(4500).reshape(500, 9)
+    np.savez(tmp_path / "shuttle.npz", X=rows, y=np.arange(500) % 2)
+    monkeypatch.setenv("SHOAL_DATA", str(tmp_path))
+    for shelf in (Shelf(), Shelf(tmp_path)):
+        found = shelf.load("shuttle")
+        assert (found.n, found.notes) == (500, ())
+        assert (found.X.min(), found.X.max()) == (-1, 1)
+        assert "4 of 500 rows" in shelf.load("shuttle", 4).notes[0]
+    assert "stand in for it" in Shelf(tmp_path).load("mnist").notes[0]
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"X": np.zeros((500, 9))}, "y is not a file in the archive"),
+        ({"X": np.zeros((500, 8)), "y": np.zeros(500)}, "9 columns"),
+        ({"X": np.zeros((5, 9)), "y": np.zeros(5)}, "400 rows or more"),
+        ({"X": np.zeros(500), "y": np.zeros(500)}, "shape"),
+        ({"X": np.full((500, 9), np.nan), "y": np.zeros(500)}, "no numbers"),
+        ({"X": np.zeros((500, 9)), "y": np.zeros(499)}, "499 classes for 500 rows"),
+        ({"X": np.full((500, 9), "a"), "y": np.zeros(500)}, "could not convert"),
+        ({"X": np.array([[object()] * 9] * 500), "y": np.zeros(500)}, "allow_pickle"),
+    ],
+)
+def test_a_file_that_is_not_what_it_should_be(parts, why, tmp_path):
+    np.savez(tmp_path / "shuttle.npz", **parts)
+    with pytest.raises(Unreadable, match=r"shuttle.npz can't be read .*: get it anew \(UCI") as told:
+        Shelf(tmp_path).load("shuttle")
+    assert why in str(told.value)
+
+
+def test_the_same_rows_every_time():
+    np.testing.assert_array_equal(Shelf(files=False).load("sift", 50).X, Shelf(files=False).load("sift", 50).X)
+
+
+def test_deformed_pictures_differ_a_little():
+    pictures = np.random.default_rng(0).random((30, 64)).astype(np.float32)
+    out = made.deformed(pictures, 90)
+    assert out.shape == (90, 64)
+    assert out.min() >= 0
+    assert out.max() <= pictures.max()
+    assert (out[:30] != out[30:60]).any(axis=1).all()
+    assert np.abs(out[:30] - pictures).mean() < pictures.std()
+
+
+def test_seeds_end_when_time_is_up():
+    now = iter(np.arange(100.0))
+    work = Run(Effort("quick", None, 20, 4.5, lambda: next(now)), NOTHING)
+    work.experiment = "Figure 1"
+    seeds = list(work.seeds(10))
+    assert seeds == [0, 1, 2, 3]
+    assert work.notes == ["Figure 1: 4 of 10 seeds, for lack of time."]
+    assert list(Run(Effort("full", None, None, None), NOTHING).seeds(3)) == [0, 1, 2]
+    assert list(Run(Effort("quick", None, 2, 1e9), NOTHING).seeds(3)) == [0, 1]
+
+
+def test_who_runs_and_how_long_is_left():
+    def work(running):
+        return Finding([], {"a": float(sum(running.seeds(4)))})
+
+    paper = Paper("key", "title", "", "", (), (Experiment("one", (3.0, 9.0), work), Experiment("two", (1.0, 9.0), work)))
+    heard = []
+    carry_out([paper, paper], run.QUICK, NOTHING, lambda *told: heard.append(told))
+    assert list(dict.fromkeys(name for name, _, _ in heard)) == ["key: one", "key: two"]
+    shares = [share for _, share, _ in heard]
+    assert shares == sorted(shares)
+    assert (shares[0], heard[0][2]) == (0.0, 8.0)
+    assert all(0 <= left <= 8 for _, _, left in heard)
+
+
+@pytest.mark.parametrize("model", [KMeans, OnlineKMeans])
+def test_a_trail_is_where_shorter_fits_end(model):
+    options = {"n_clusters": 5, "init": curves.first_rows(X, 5, 1), "random_state": 0, "tol": 0.0}
+    trail = curves.follow(model(max_iter=4, **options), X, every=True)
+    assert list(trail.steps) == list(range(1, len(trail.centers) + 1))
+    for t, C in zip(trail.steps, trail.centers, strict=True):
+        np.testing.assert_allclose(C, model(max_iter=t, **options).fit(X).cluster_centers_, rtol=1e-12)
+
+
+def test_long_fits_are_looked_at_ever_more_seldom():
+    model = MiniBatchKMeans(5, batch_size=50, max_iter=300, max_no_improvement=None, tol=0.0, random_state=0)
+    trail = curves.follow(model, X)
+    assert trail.steps[-1] == 300
+    assert len(trail.steps) < 150
+    assert trail.energies(X)[-1] == pytest.approx(model.inertia_ / len(X))
+
+
+def test_what_was_reached_when():
+    seconds, values = np.array([1.0, 2.0, 4.0]), np.array([9.0, 5.0, 3.0])
+    np.testing.assert_array_equal(curves.at(np.array([0.5, 1.0, 3.0, 9.0]), seconds, values), [np.nan, 9, 5, 3])
+    assert curves.soonest(seconds, values, 5.0) == 2
+    assert curves.soonest(seconds, values, 1.0) == np.inf
+
+
+def test_the_hessian_counts_rows():
+    C = curves.first_rows(X, 3, 0) + 0.1
+    gradient, H = convergence.derivatives(X, C)
+    labels = ((X[:, None] - C) ** 2).sum(axis=2).argmin(axis=1)
+    N = np.bincount(labels, minlength=3)
+    np.testing.assert_allclose(H, np.diag(np.repeat(N, 4)), atol=1e-3)
+    sums = np.array([(C[j] - X[labels == j]).sum(axis=0) for j in range(3)])
+    np.testing.assert_allclose(gradient, sums.ravel(), rtol=1e-5, atol=1e-5)
+
+
+def test_where_a_curve_settles():
+    assert compressed._settled(np.array([9.0, 5.0, 3.1, 3.0, 3.0])) == 3
+    assert compressed._settled(np.array([9.0, 5.0, 9.0, 5.0, 9.0])) == 5
+    assert compressed._settled(np.ones(4)) == 1
