@@ -26,6 +26,7 @@ from .fit import fit
 from .inspect import inspect
 from .options import Settings, debug_option
 from .predict import predict
+from .reproduce import reproduce
 from .resume import resume
 from .stopping import Interrupted, stopping
 from .sweep import sweep
@@ -49,7 +50,7 @@ def shoal(context: click.Context) -> None:
         context.exit(USAGE)
 
 
-for command in (fit, predict, inspect, compare, sweep, resume, export, demo):
+for command in (fit, predict, inspect, compare, sweep, resume, export, demo, reproduce):
     shoal.add_command(command)
 
 

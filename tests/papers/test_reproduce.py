@@ -1,0 +1,123 @@
+"""Every paper, in little: claims that are measured, pages that say what was found, and the command."""
+
+import json
+import os
+import signal
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from shoal.cli import errors
+from shoal.cli.reproduce import PAPERS
+from shoal.papers import run
+from shoal.papers.claims import UNTRIED, judge
+from shoal.papers.data import Shelf
+from shoal.papers.show import document, write
+from shoal.report import Origin
+from tests.cli.calling import refused, result
+from tests.cli.calling import run as call
+from tests.cli.test_stopping import spawn
+from tests.report.skeleton import Skeleton
+
+
+def test_claims_are_told_apart_by_their_keys():
+    papers = [import_module(f"shoal.papers.{name}").PAPER for name in PAPERS]
+    keys = [(paper.key, claim.key) for paper in papers for claim in paper.claims]
+    assert len(set(keys)) == len(keys)
+    assert [paper.key for paper in papers] == list(PAPERS)
+    assert all(claim.checks and claim.published and claim.where for paper in papers for claim in paper.claims)
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_paper_in_little(name, tmp_path):
+    paper = import_module(f"shoal.papers.{name}").PAPER
+    (report,) = run.carry_out([paper], run.TINY, Shelf(files=False), lambda *_: None)
+    if name != "spectral":  # whose sizes are named in its claims
+        untried = {v.claim.key for v in report.verdicts if v.word == UNTRIED}
+        assert untried <= {"same-minima", "plusplus-faster", "baseline"}  # which need seeds, a goal that was reached, and time
+    write(tmp_path / "report.html", [report], Origin(title="In little"))
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert len(page) < 2_000_000
+    text = Skeleton(page).text
+    for verdict in report.verdicts:
+        for words in (verdict.claim.statement, verdict.claim.published, verdict.word):
+            assert words in text
+    for note in report.notes:
+        assert note in text
+    for shown in report.shown:
+        assert shown.what.title in text
+        assert f"Published: {shown.published}" in text
+    json.dumps(document([report], "tiny", Origin()), allow_nan=False)
+
+
+def test_a_page_of_several_papers(tmp_path):
+    papers = [import_module(f"shoal.papers.{name}").PAPER for name in PAPERS[:2]]
+    reports = [run.Report(paper, [], [judge(claim, {}) for claim in paper.claims], []) for paper in papers]
+    write(tmp_path / "report.html", reports, Origin(title="Two papers"))
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert all(f'<a href="#{name}">{name}</a>' in page and f'id="{name}"' in page for name in PAPERS[:2])
+    assert f"{sum(len(paper.claims) for paper in papers)} were not tried." in page
+
+
+@pytest.fixture
+def little(tmp_path, monkeypatch):
+    """Quick runs are tiny, and there is no data."""
+    monkeypatch.setattr(run, "QUICK", run.TINY)
+    monkeypatch.setenv("SHOAL_DATA", str(tmp_path / "nothing"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("little")
+def test_the_command(capsys):
+    told = result(capsys, "reproduce", "convergence", "-o", "out/here", "-q")
+    assert told == json.loads(Path("out/here/claims.json").read_text())
+    assert (told["format"], told["version"], told["effort"]) == ("shoal claims", 1, "tiny")
+    (paper,) = told["papers"]
+    assert paper["paper"] == "convergence"
+    assert {claim["verdict"] for claim in paper["claims"]} <= {"holds", "holds in part", "does not hold here"}
+    assert set(paper["claims"][0]) == {"key", "where", "claim", "published", "measured", "verdict", "reason"}
+    assert "Figure 1: residual energy over epochs" in Path("out/here/report.html").read_text()
+    assert "--force" in refused(capsys, errors.USAGE, "reproduce", "convergence", "-o", "out/here")
+    code, out, err = call(capsys, "reproduce", "convergence", "-o", "out/here", "--force", "--progress", "plain")
+    assert code == 0
+    assert "online-first" in out
+    assert "convergence: Figures 1 and 2, about" in err
+
+
+@pytest.mark.usefixtures("little")
+def test_what_it_refuses(capsys):
+    assert "convergence" in refused(capsys, errors.USAGE, "reproduce", "magic", "-o", "out")
+    assert "--output" in refused(capsys, errors.USAGE, "reproduce", "nested")
+    assert "nowhere" in refused(capsys, errors.USAGE, "reproduce", "nested", "--data", "nowhere", "-o", "out")
+    Path("file").write_text("")
+    assert "is a file" in refused(capsys, errors.USAGE, "reproduce", "nested", "-o", "file")
+    assert not Path("out").exists()
+    Path("mnist.npz").write_bytes(b"PK\x03\x04 and no more")
+    assert "mnist.npz can't be read" in refused(
+        capsys, errors.BAD_DATA, "reproduce", "nested", "--data", ".", "-o", "out", "-q"
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+@pytest.mark.parametrize("moment", ["run.carry_out", "show.summary"])
+def test_a_signal_leaves_no_broken_file(moment, tmp_path):
+    """While an experiment runs, and while the page is being made."""
+    code = f"""
+import os, time
+os.chdir({str(tmp_path)!r})
+from shoal.cli import main
+from shoal.papers import run, show
+run.QUICK = run.TINY
+def wait(*_):
+    print("ready", flush=True)
+    time.sleep(60)
+{moment} = wait
+main.main(["reproduce", "convergence", "-o", "out", "-q"])
+"""
+    with spawn(code) as process:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert (process.returncode, out) == (128 + signal.SIGINT, "")
+    assert err.strip() == "shoal: stopped by SIGINT"
+    assert not list((tmp_path / "out").iterdir())
