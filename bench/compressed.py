@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from shoal.papers.data import Missing
+
 from . import problems
 from .measure import Lab
-from .problems import Missing, start_of
+from .problems import start_of
 from .resources import map_of_blobs
 from .results import Entry
 from .suites import chosen, entry_of

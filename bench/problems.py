@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from shoal.papers.data import arrays, path_of, text
+from shoal.papers.made import unit_rows
+
 Array = np.ndarray[Any, Any]
 
-HOW_TO_GET = {
-    "pendigits": "UCI pen digits, both parts: X as numbers from 0 to 100, 16 columns; y",
-    "shuttle": "UCI Statlog shuttle, both parts: X as integers, 9 columns; y",
-    "mnist": 'sklearn.datasets.fetch_openml("mnist_784", version=1): X as uint8',
-    "covtype": "sklearn.datasets.fetch_openml(data_id=1596), covertype: X as int16, 54 columns",
-    "sift_bsds500": "the SIFT descriptors of the 500 photographs of BSDS500: X as uint8, 128 columns",
-    "usps": 'sklearn.datasets.fetch_openml("usps", version=2): X and y',
-    "letter": 'sklearn.datasets.fetch_openml("letter", version=1): X and y',
-    "20newsgroups": 'sklearn.datasets.fetch_20newsgroups(subset="all") as a CSR matrix of counts: data, indices, indptr, shape',
-    "wordnet_glosses": "the glosses of WordNet's synsets as a CSR matrix of counts: data, indices, indptr, shape",
-}
 FRANTI_SITE = "the clustering basic benchmark, cs.uef.fi/sipu/datasets: X and centroids"
 
 FRANTI = {  # sums of squares after Lloyd from the published centroids, float64
@@ -41,10 +31,6 @@ FRANTI = {  # sums of squares after Lloyd from the published centroids, float64
     "dim032": 232535.1,
     "dim064": 216993.5,
 }
-
-
-class Missing(Exception):
-    """A data set that is not on this machine; the message says how to get it."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +77,7 @@ def sparse_rows(n: int, d: int, per_row: int, seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
     columns = (rng.exponential(d / 8, (n, per_row)).astype(np.int64) + rng.integers(4, size=(n, 1)) * (d // 4)) % d
     X = sparse.csr_array((np.ones(n * per_row, np.float32), (np.repeat(np.arange(n), per_row), columns.ravel())), shape=(n, d))
-    return _unit_rows(X)
+    return unit_rows(X)
 
 
 def two_clouds(n: int) -> Array:
@@ -103,27 +89,6 @@ def two_clouds(n: int) -> Array:
         part[:] = rng.random(part.shape, dtype=np.float32)
         part[1::2] += 2
     return X
-
-
-def _unit_rows(X: Any) -> Any:
-    norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
-    out = sparse.csr_array(sparse.diags_array(1 / np.maximum(norms, 1e-30)) @ X, dtype=np.float32)
-    out.indices, out.indptr = out.indices.astype(np.int32), out.indptr.astype(np.int32)  # scikit-learn takes no others
-    return out
-
-
-def _file(name: str, how: str) -> Path:
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("SHOAL_DATA", beside))
-    path = folder / f"{name}.npz"
-    if not path.exists():
-        raise Missing(f"{path.name} not found: set SHOAL_DATA to a folder that holds it ({how}).")
-    return path
-
-
-def arrays(name: str) -> Any:
-    """A file of the data sets' folder."""
-    return np.load(_file(name, HOW_TO_GET[name]))
 
 
 def mnist() -> Array:
@@ -141,12 +106,7 @@ def covtype() -> Array:
 
 
 def _text(name: str) -> Any:
-    """tf-idf with sublinear counts, unit rows; empty rows left out."""
-    parts = arrays(name)
-    X = sparse.csr_array((parts["data"].astype(np.float64), parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))
-    idf = np.log((1 + X.shape[0]) / (1 + np.bincount(X.indices, minlength=X.shape[1]))) + 1
-    X.data = (1 + np.log(X.data)) * idf[X.indices]
-    return _unit_rows(X[np.diff(X.indptr) > 0])
+    return text(arrays(name))[0]
 
 
 newsgroups, wordnet = partial(_text, "20newsgroups"), partial(_text, "wordnet_glosses")
@@ -154,7 +114,7 @@ newsgroups, wordnet = partial(_text, "20newsgroups"), partial(_text, "wordnet_gl
 
 def franti(name: str) -> tuple[Array, int]:
     """Rows in float64 and the number of clusters."""
-    parts = np.load(_file(f"franti/{name}", FRANTI_SITE))
+    parts = np.load(path_of(f"franti/{name}", FRANTI_SITE))
     return parts["X"].astype(np.float64), len(parts["centroids"])
 
 

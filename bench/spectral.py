@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import normalized_mutual_info_score
 
+from shoal.papers.data import Missing, arrays, balanced, classes, scaled
+
 from .measure import Answer, Lab
-from .problems import Missing, arrays, blobs
+from .problems import blobs
 from .results import FOLDER, Entry
 from .suites import entry_of
 
@@ -40,44 +42,31 @@ class Paper:
     power: bool = True  # is the power method within reach
 
 
-def _classes(y: Any) -> Array:
-    return np.unique(y, return_inverse=True)[1]
-
-
-def _scaled(X: Any, low: float, high: float) -> Array:
-    """Columns to a range, as in LIBSVM's files."""
-    X = np.asarray(X, np.float64)
-    least, width = X.min(axis=0), np.ptp(X, axis=0)
-    return np.ascontiguousarray(low + (high - low) * (X - least) / np.where(width > 0, width, 1), np.float32)
-
-
 def pendigits() -> tuple[Array, Array]:
     parts = arrays("pendigits")
-    return np.ascontiguousarray(parts["X"], np.float32), _classes(parts["y"])
+    return np.ascontiguousarray(parts["X"], np.float32), classes(parts["y"])
 
 
 def shuttle() -> tuple[Array, Array]:
     parts = arrays("shuttle")
-    return _scaled(parts["X"], -1, 1), _classes(parts["y"])
+    return scaled(parts["X"], -1, 1), classes(parts["y"])
 
 
 def mnist() -> tuple[Array, Array]:
     parts = arrays("mnist")
-    return np.asarray(parts["X"][:60_000], np.float32) / np.float32(255), _classes(parts["y"][:60_000])
+    return np.asarray(parts["X"][:60_000], np.float32) / np.float32(255), classes(parts["y"][:60_000])
 
 
 def covtype_all(raw: bool = False) -> tuple[Array, Array]:
     parts = arrays("covtype")
-    return parts["X"] if raw else _scaled(parts["X"], 0, 1), _classes(parts["y"])
+    return parts["X"] if raw else scaled(parts["X"], 0, 1), classes(parts["y"])
 
 
 def covtype_some(raw: bool = False) -> tuple[Array, Array]:
     """14,129 rows of the first two classes together (100,000 in all), and classes 4, 5 and 6 as one."""
     X, y = covtype_all(raw)
-    first = np.random.default_rng(0).choice(np.flatnonzero(y < 2), 14_129, replace=False)
-    keep = np.sort(np.r_[first, np.flatnonzero(y >= 2)])
-    merged = np.where((y >= 3) & (y <= 5), 3, y)[keep]
-    return np.ascontiguousarray(X[keep]), _classes(merged)
+    keep, merged = balanced(y)
+    return np.ascontiguousarray(X[keep]), merged
 
 
 def _tiny() -> tuple[Array, Array]:
@@ -167,7 +156,7 @@ def nmi(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 def _readings(X: Array) -> dict[str, Array]:
     """Columns of covtype as the paper may have scaled them: ten are measures, the others 0 or 1."""
-    zero_one = _scaled(X, 0, 1)
+    zero_one = scaled(X, 0, 1)
     z = ((X - X.mean(axis=0)) / X.std(axis=0)).astype(np.float32)
     lengths = np.linalg.norm(zero_one, axis=1)[:, None]
     return {
@@ -190,8 +179,8 @@ def readings(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
     for paper, X, y in problems(lab, only, ["covtype-I"]):
         ids = np.random.default_rng(1).permutation(len(X))[:4000]
         rows: list[Entry] = []
-        for name, scaled in ({"as it is": X} if lab.quick else _readings(covtype_some(raw=True)[0])).items():
-            trial = Trial(lab, lab.share("rows", scaled[ids]), y[ids])
+        for name, reading in ({"as it is": X} if lab.quick else _readings(covtype_some(raw=True)[0])).items():
+            trial = Trial(lab, lab.share("rows", reading[ids]), y[ids])
             for sigma in (paper.sigma / 2, paper.sigma, 2 * paper.sigma, None):
                 row = trial.run("ExactSpectral", 1 if lab.quick else 2, {"sigma": sigma})
                 if row is not None:
@@ -230,7 +219,7 @@ def speed(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 def _beside_sklearn(lab: Lab, paper: Paper, X: Array, y: Array, measure: str) -> Entry:
     ids = np.random.default_rng(0).permutation(len(X))[:10_000]
-    trial = Trial(lab, lab.share("rows", X[ids]), _classes(y[ids]))
+    trial = Trial(lab, lab.share("rows", X[ids]), classes(y[ids]))
     repeats = 1 if lab.quick else min(lab.repeats, 3)
     ours = trial.run("MiniBatchSpectral", repeats, {"sigma": paper.sigma})
     rows, figures = [ours], []

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from shoal.papers.data import Missing
+
 from . import problems
 from .adapters import ADAPTERS, EXACT_PEERS, SHOAL_ALGORITHMS
 from .measure import Answer, Lab, each, energy, middle
-from .problems import Missing, Problem, start_of
+from .problems import Problem, start_of
 from .results import Entry
 
 Array = np.ndarray[Any, Any]
