@@ -9,4 +9,8 @@ def start() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python would show what was being imported
     from .main import main
 
-    main()
+    try:
+        main()
+    finally:  # all is told and written: a signal on the way out would only hide that
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
