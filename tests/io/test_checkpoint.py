@@ -168,7 +168,8 @@ def test_from_a_packed_file(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])
 def test_goes_on_with_the_seed_that_was_drawn(random_state, tmp_path):
-    model = cut(shoal.MiniBatchKMeans(5, max_iter=50, tol=0, max_no_improvement=None, random_state=random_state), X, tmp_path / "x", 20)
+    settings = {"max_iter": 50, "tol": 0, "max_no_improvement": None, "random_state": random_state}
+    model = cut(shoal.MiniBatchKMeans(5, **settings), X, tmp_path / "x", 20)
     copies = [tmp_path / "a", tmp_path / "b"]
     found = []
     for path in copies:
