@@ -185,6 +185,19 @@ def test_more_files_than_may_be_open(tmp_path, monkeypatch):
         rows.read(0, 2000)
 
 
+@pytest.mark.parametrize("columns", [None, [4, 1]])
+def test_packed_files_share_a_scratch_file(tmp_path, columns):
+    for i, part in enumerate(np.array_split(X, 20)):
+        np.savez_compressed(tmp_path / f"{i:02}.npz", part)
+    rows = open_rows(tmp_path, columns=columns)
+    folder = "/proc/self/fd" if os.path.exists("/proc/self/fd") else None
+    gc.collect()
+    before = len(os.listdir(folder)) if folder else 0
+    same(rows.take(PICKED), X[PICKED][:, columns or slice(None)])
+    same(rows.read(90, 310), X[90:310, columns or slice(None)])
+    assert not folder or len(os.listdir(folder)) <= before + 1
+
+
 def test_a_stream_of_files(tmp_path):
     rows = opened(tmp_path, "columns.parquet")
     expected = shoal.MiniBatchKMeans(3, random_state=0).partial_fit(X).partial_fit(X[:50])

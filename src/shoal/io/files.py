@@ -16,7 +16,7 @@ from ..core.memory import spare
 from ..core.sources import FileSource, Source, find_source
 from ..core.types import Array, is_sparse
 from .errors import FileError
-from .folder import Folder
+from .folder import joined
 from .options import Column, Opened, Options
 from .raw import Scratch, SparseScratch
 
@@ -253,7 +253,7 @@ def _open_folder(path: Path, options: Options) -> Opened:
             break
     some = [part.column for part in parts if part.column is not None]
     column = (lambda name: chain.from_iterable(read(name) for read in some)) if some else None
-    return Opened(Folder([part.rows for part in parts]), parts[0].names, column)
+    return Opened(joined(str(path), [part.rows for part in parts], options.scratch), parts[0].names, column)
 
 
 def _check_alike(file: Path, part: Opened, first_file: Path, first: Opened) -> None:

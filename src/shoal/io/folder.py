@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from ..core.types import Array, is_sparse
+from .options import SomeColumns
+from .streamed import Streamed
+
+
+def joined(name: str, parts: list[Any], scratch: str | None) -> Any:
+    """One source of several. What has to be unpacked goes to one scratch file: thousands could not be open at once."""
+    first = parts[0]
+    if all(isinstance(part, SomeColumns) for part in parts):
+        return SomeColumns(joined(name, [part.rows for part in parts], scratch), first.columns)
+    if not all(isinstance(part, Streamed) for part in parts):
+        return Folder(parts)
+    shape = sum(part.shape[0] for part in parts), first.shape[1]
+    rows = Streamed(name, shape, first.dtype, lambda: chain.from_iterable(part.rows_in_order() for part in parts), scratch)
+    rows.unpacking = max(part.unpacking for part in parts)
+    return rows
 
 
 class Folder:

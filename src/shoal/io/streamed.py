@@ -72,7 +72,7 @@ class Streamed:
     def _next(self, start: int, stop: int) -> Array:
         """Rows that are still to come, or have just been there."""
         if self._stream is None:
-            self._stream = counted(self.name, self.shape[0], self.dtype, self.batches)
+            self._stream = self.rows_in_order()
             self._scratch = self._new_scratch() if self._often else None
         while self._end < stop:
             batch = next(self._stream)
@@ -92,6 +92,10 @@ class Streamed:
             first += len(batch)
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
+    def rows_in_order(self) -> Generator[Array]:
+        """All of them, in batches, from the first on."""
+        return counted(self.name, self.shape[0], self.dtype, self.batches)
+
     def _new_scratch(self) -> Scratch:
         return Scratch(self.name, self.shape[1], self.dtype, self.folder, self.shape[0] * self.row_bytes)
 
@@ -100,7 +104,7 @@ class Streamed:
             if self._copy is None:
                 self._forget()
                 scratch = self._new_scratch()
-                for batch in counted(self.name, self.shape[0], self.dtype, self.batches):
+                for batch in self.rows_in_order():
                     scratch.append(batch)
                 self._copy = scratch.rows()
             return self._copy
