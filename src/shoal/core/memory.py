@@ -90,7 +90,7 @@ def plan(model: Any, source: Source, n_threads: int | None = None) -> dict[str, 
     n, d = source.shape
     thin, wide = is_sparse(source.read(0, 0)), working_dtype(source.dtype).itemsize
     row = (
-        3.0 * max(getattr(source, "row_bytes", 0), 256) if thin else d * (source.dtype.itemsize + 2.0 * wide)
+        2.0 * max(getattr(source, "row_bytes", 0), 256) if thin else d * (source.dtype.itemsize + 2.0 * wide)
     )  # as read, and as worked on
     block = min(n, rows_in_a_block(d, thin))
     k, threads = model.n_clusters, (n_threads or default_threads()) + 2
