@@ -7,6 +7,7 @@ __all__ = [
     "BinaryKMeans",
     "Checkpoint",
     "CompressedKMeans",
+    "Engine",
     "ExactSpectral",
     "GradientKMeans",
     "KMeans",
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from . import spectral as spectral
     from .binary.binary_kmeans import BinaryKMeans as BinaryKMeans
     from .binary.compressed import CompressedKMeans as CompressedKMeans
+    from .core.engine import Engine as Engine
     from .core.memory import MemoryLimit as MemoryLimit
     from .core.standardized import Standardized as Standardized
     from .front import cluster as cluster
@@ -60,6 +62,7 @@ _HOMES = {  # imported on first use: scikit-learn and Numba take half a second
     "BinaryKMeans": "shoal.binary.binary_kmeans",
     "Checkpoint": "shoal.io.checkpoint",
     "CompressedKMeans": "shoal.binary.compressed",
+    "Engine": "shoal.core.engine",
     "ExactSpectral": "shoal.spectral.exact",
     "GradientKMeans": "shoal.kmeans.gradient",
     "KMeans": "shoal.kmeans.exact",

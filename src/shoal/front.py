@@ -7,6 +7,7 @@ from typing import Any
 
 from sklearn.utils._param_validation import validate_parameter_constraints
 
+from .core.engine import Engine
 from .core.memory import MemoryLimit
 from .core.parameters import Count
 from .kmeans.nested import NestedKMeans
@@ -26,6 +27,7 @@ def cluster(
     random_state: Any = None,
     n_threads: int | None = None,
     memory_limit: Any = None,
+    engine: Any = None,
 ) -> NestedKMeans:
     """Cluster the rows of X into k clusters, as well as asked or as well as time allows.
 
@@ -43,6 +45,8 @@ def cluster(
         As for `KMeans` and its fit.
     memory_limit : int, str or None, default=None
         What the process may take, as "512MB", for rows that come from a file (see `MemoryLimit`).
+    engine : dask.distributed.Client or None, default=None
+        Whose workers to use (see `Engine`); None for those of the current client, if X is a dask collection, else threads.
 
     Returns
     -------
@@ -61,6 +65,10 @@ def cluster(
     validate_parameter_constraints(CHECKS, {"k": k, "quality": quality}, caller_name="cluster")
     options = {"metric": metric, "random_state": random_state, "n_threads": n_threads}
     model = NestedKMeans(k, init=init, quality=quality, time_budget=time_budget, **options)
-    with contextlib.nullcontext() if memory_limit is None else MemoryLimit(memory_limit):
+    with contextlib.ExitStack() as stack:
+        if memory_limit is not None:
+            stack.enter_context(MemoryLimit(memory_limit))
+        if engine is not None:
+            stack.enter_context(Engine(engine))
         model.fit(X, sample_weight=sample_weight)
     return model

@@ -13,8 +13,10 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from shoal import KMeans
 from shoal.core import rows as rows_module
-from shoal.core.rows import Frame, Rows, one_blas_thread, rows_in_a_block, working_dtype
+from shoal.core import threads as threads_module
+from shoal.core.rows import Frame, Rows, rows_in_a_block, working_dtype
 from shoal.core.sources import find_source
+from shoal.core.threads import one_blas_thread
 
 X = np.arange(30_000.0).reshape(10_000, 3)
 
@@ -185,13 +187,13 @@ class TestBlas:
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
     def test_is_free_in_a_forked_child(self):
         before = blas_threads()
-        with warnings.catch_warnings(), one_blas_thread(), rows_module._blas_lock:
+        with warnings.catch_warnings(), one_blas_thread(), threads_module._blas_lock:
             warnings.simplefilter("ignore")  # newer Pythons warn of forks where there are threads
             child = os.fork()
             if child == 0:
                 found = []
                 try:
-                    found = [rows_module._blas_lock.locked(), blas_threads()]
+                    found = [threads_module._blas_lock.locked(), blas_threads()]
                     if not found[0]:  # else this would wait for ever
                         with one_blas_thread():
                             found.append(blas_threads())

@@ -7,9 +7,10 @@ from sklearn.cluster import kmeans_plusplus
 
 from shoal.core import seeding
 from shoal.core.local_search import swap
-from shoal.core.rows import Rows, one_blas_thread
+from shoal.core.rows import Rows
 from shoal.core.seeding import SEEDINGS, choose, generator
 from shoal.core.sources import find_source
+from shoal.core.threads import one_blas_thread
 from tests import naive
 from tests.strategies import blobs, cloud
 

@@ -43,6 +43,27 @@ class Moves(NamedTuple):
     counts: Array  # (t) int64: rows of positive weight
     moved: int
 
+    def plus(self, other: Moves) -> Moves:
+        """Both. The arrays of this one may be reused."""
+        ids = self.ids if np.array_equal(self.ids, other.ids) else np.union1d(self.ids, other.ids)
+        total = self if len(ids) == len(self.ids) else self._among(ids)
+        at = np.searchsorted(ids, other.ids)
+        if is_sparse(self.sums):
+            total = total._replace(sums=total.sums + _placed(other.sums, at, len(ids)))
+        else:
+            total.sums[at] += other.sums
+        for mine, theirs in zip(total[2:5], other[2:5], strict=True):
+            mine[at] += theirs
+        return total._replace(moved=self.moved + other.moved)
+
+    def _among(self, ids: Array) -> Moves:
+        """The same, with room for more clusters."""
+        at, k = np.searchsorted(ids, self.ids), len(ids)
+        total = Moves(ids, np.zeros((k, 0)), np.zeros(k), np.zeros(k), np.zeros(k, np.int64), self.moved)
+        for wide, mine in zip(total[2:5], self[2:5], strict=True):
+            wide[at] = mine
+        return total._replace(sums=_placed(self.sums, at, k))
+
     def add_to(self, sums: Array, masses: Array, squares: Array, counts: Array) -> None:
         if is_sparse(self.sums):
             sparse_kernels.add_rows(self.sums.data, self.sums.indices, self.sums.indptr, self.ids, sums)
@@ -53,6 +74,17 @@ class Moves(NamedTuple):
         masses[self.ids] += self.masses
         squares[self.ids] += self.squares
         counts[self.ids] += self.counts
+
+
+def _placed(sums: Any, at: Array, k: int) -> Any:
+    """Rows put to these places among k, dense or sparse."""
+    if not is_sparse(sums):
+        out = np.zeros((k, sums.shape[1]))
+        out[at] = sums
+        return out
+    counts = np.zeros(k, np.int64)
+    counts[at] = np.diff(sums.indptr)
+    return sparse.csr_array((sums.data, sums.indices, np.r_[0, np.cumsum(counts)]), shape=(k, sums.shape[1]))
 
 
 def rounding(dtype: np.dtype, columns: int) -> float:

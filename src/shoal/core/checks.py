@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
-from .sources import FileSource, Source, find_source, find_table
+from .engine import bring
+from .sources import FarSource, FileSource, Source, find_source, find_table
 from .types import Array, is_sparse
 
 
 def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
     """A source of the rows of X, checked against an estimator if there is one. Values are looked at block by block."""
+    X = bring(X)
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         row, column = np.argwhere(np.ma.getmaskarray(X))[0]
         raise ValueError(f"X has a mask, first at row {row}, column {column}: drop such rows or fill them in.")
@@ -24,6 +26,8 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
             X = check_array(X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, input_name="X")
         except (TypeError, ValueError) as error:
             raise type(error)(f"X must be a table of real numbers: {error}") from error
+    if isinstance(X, FarSource) and (why := getattr(estimator, "_not_far", None)):
+        raise TypeError(f"{type(estimator).__name__} works on one machine alone, for {why}.")
     if 0 in X.shape:
         what = "sample" if X.shape[0] == 0 else "feature"
         shape = tuple(X.shape)

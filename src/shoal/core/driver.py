@@ -9,9 +9,11 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from .engine import Lost
 from .sources import Source, some_rows
 
 State = TypeVar("State")
+NOT_KEPT = "Nothing of the fit was kept: run it in a `with shoal.Checkpoint(file):`, and it can go on from there."
 
 Watcher = Callable[[dict[str, Any]], bool | None]
 
@@ -54,6 +56,9 @@ class Keeper(Protocol):
 
     def refuse(self, name: str) -> None:
         """What was kept is of another fit: this was not the same."""
+
+    def told(self) -> str:
+        """Where what was kept can be found, in words for people."""
 
 
 KEEPER: ContextVar[Keeper | None] = ContextVar("keeper", default=None)  # of the fit that is about to begin
@@ -133,18 +138,23 @@ class Draft(NamedTuple):
         if self.journal.keeper is not None:
             self.journal.keeper.refuse(name)
 
+    def told(self) -> str:
+        return "" if self.journal.keeper is None else self.journal.keeper.told()
+
 
 @contextlib.contextmanager
 def journal(model: Any, source: Source, weights: Any, seed: int) -> Iterator[Journal]:
     """The journal of a fit that begins here. Others that it calls, or that a callback of the user's does, are not kept."""
     keeper = KEEPER.get()
-    kept = None if keeper is None else keeper.resume(_about(model, source, weights))
-    begun = Progress(seed, {}) if kept is None else kept
     token = KEEPER.set(None)
     try:
+        kept = None if keeper is None else keeper.resume(_about(model, source, weights))
+        begun = Progress(seed, {}) if kept is None else kept
         if keeper is not None and kept is None:
             keeper.offer(begun)
         yield Journal(keeper, begun)
+    except Lost as error:
+        raise Lost(f"{error} {keeper.told() if keeper is not None else NOT_KEPT}") from error
     finally:
         KEEPER.reset(token)
 

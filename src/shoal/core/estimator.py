@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .blocks import Block, Centers
 from .checks import check_rows, check_weights
+from .engine import lazily
 from .moments import check_values
 from .partition import energy_block
 from .rows import Frame, Rows, working_dtype
@@ -179,6 +180,7 @@ class CentersEstimator(
             rows.frame, rows.dtype = frame._replace(shift=None), np.dtype(np.float64)
         return rows, rows.prepare(rows.frame.into(C, rows.dtype))
 
+    @lazily
     def predict(self, X: Any) -> Array:
         """The nearest centre of each row, the first of equals.
 
@@ -190,6 +192,7 @@ class CentersEstimator(
         Returns
         -------
         labels : int32 array of shape (n_samples,)
+            Of a dask array or dataframe, a dask array, which nobody has computed yet.
         """
         rows, centers = self._rows(X)
         labels = np.empty(len(rows), np.int32)
@@ -202,6 +205,7 @@ class CentersEstimator(
         """Fit, then give `labels_`. The arguments are those of `fit`."""
         return self.fit(X, sample_weight=sample_weight).labels_
 
+    @lazily
     def transform(self, X: Any) -> Array:
         """Distance of each row from every centre (1 - cosine where the metric is cosine).
 

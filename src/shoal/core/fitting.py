@@ -234,6 +234,7 @@ class CenterMover(CentersEstimator, ABC):
                 record[key] = rows.frame.energy_out_of(record[key])
             if rows.frame.unit:  # the energy is half of the squares; moves are not
                 record["shift"] *= 2
+            record.update(rows.traffic())
             asked = tell_user(self, record)
             return hooks.end(latest[0]) or asked
 

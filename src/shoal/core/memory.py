@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from contextvars import ContextVar, Token
 from typing import Any, Self
 
-from .rows import Rows, default_threads, rows_in_a_block, working_dtype
+from .rows import Rows, rows_in_a_block, working_dtype
 from .seeding import sample_size
 from .sources import FileSource, Source
+from .threads import default_threads
 from .types import is_sparse
 
 LIMIT: ContextVar[float | None] = ContextVar("limit", default=None)  # bytes, of the fits that are about to begin

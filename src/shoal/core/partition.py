@@ -61,6 +61,9 @@ class Found(NamedTuple):
     rows: int
     distances: int
 
+    def plus(self, other: Found) -> Found:
+        return Found(self.moves.plus(other.moves), self.rows + other.rows, self.distances + other.distances)
+
 
 def begin(rows: Rows, centers: Array) -> Partition:
     k, d = centers.shape
@@ -239,7 +242,7 @@ def _fill_empty(rows: Rows, state: Partition, sums: Array, masses: Array, square
         extra = rows.prepare(np.stack(placed)) if placed else None
         size = max(POOL, 2 * len(empty)) + len(settled)
         found = list(rows.shares(_worst_served, centers, extra, size, per_row=(state.labels, rows.weights)))
-        ids = np.concatenate([i * rows.block_rows + top for i, (top, _) in enumerate(found)])
+        ids = np.concatenate([start + top for start, (top, _) in zip(rows.starts, found, strict=True)])
         far = np.concatenate([far for _, far in found])
         unseen = max(far[-1] if len(far) == size else 0.0 for _, far in found)  # no row outside the pools is farther
         most = max(MOST, 4 * size)

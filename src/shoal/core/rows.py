@@ -1,31 +1,25 @@
-"""Rows as blocks, and the threads that work on them. Nothing else in Shoal starts a thread.
+"""Rows as blocks, in partitions of some blocks each, and whoever works on them: threads here, or workers elsewhere.
 
-Blocks are fixed by the number of columns alone and their results are handed out in row order, so an answer does not
-depend on how many threads found it. Files are read by one more thread, ahead of those that compute.
+Both are fixed by the number of columns alone (but where rows come in chunks of the user's own, those are the partitions) and
+their results are handed out in row order, so an answer does not depend on who found it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import threading
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
-from functools import cache
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple, Self, TypeVar
 
-import joblib
 import numpy as np
 from scipy import sparse
-from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
-from threadpoolctl import ThreadpoolController
 
 from ..kernels.sparse import squared_norms
 from .bits import BitBlock, unpacked
 from .blocks import Block, Centers, DenseBlock, SparseBlock
-from .sources import FileSource, PickedSource, Source, find_source
+from .sources import FarSource, FileSource, PickedSource, Source, find_source
+from .threads import Job, Span, Threads, default_threads
 from .types import Array
 
 Share = TypeVar("Share")
@@ -35,6 +29,7 @@ BLOCK_ROWS = (4096, 1 << 16)
 BLOCK_MOST = 1 << 22  # numbers in a block of dense rows, however wide they are (but see `FEWEST`): 16 MB of float32
 FEWEST = 64
 BLOCK_ROWS_OF_BITS = 8192
+PARTITION = 16  # blocks
 WORK, PIECES = 1 << 24, 16  # of picked rows: multiplications that a block must be worth if it is still to be read, most blocks
 SPARSE_COLUMNS = 1024  # that a sparse row is taken to cost as much as
 
@@ -97,52 +92,6 @@ def working_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32 if small or (dtype.kind == "f" and dtype.itemsize <= 4) else np.float64)
 
 
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-_blas_lock = threading.Lock()
-_blas_depth = 0
-_blas_limit: Any = None
-
-
-@contextlib.contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """The workers are the threads; BLAS must not start its own. Counted, because fits may run side by side."""
-    global _blas_depth, _blas_limit
-    with _blas_lock:
-        if _blas_depth == 0:
-            _blas_limit = _blas().limit(limits=1, user_api="blas")
-            _blas_limit.__enter__()
-        _blas_depth += 1
-    try:
-        yield
-    finally:
-        with _blas_lock:
-            _blas_depth -= 1
-            if _blas_depth == 0:
-                _blas_limit.__exit__(None, None, None)
-
-
-def _forget_blas() -> None:
-    """A forked child has none of the threads that asked for the limit or held the lock: nobody else would undo it."""
-    global _blas_lock, _blas_depth
-    _blas_lock = threading.Lock()
-    if _blas_depth:
-        _blas_depth = 0
-        _blas_limit.__exit__(None, None, None)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_blas)
-
-
-def default_threads() -> int:
-    """As many as OpenMP would start (joblib tells its workers how many that is), on the CPUs that there are."""
-    return min(int(_openmp_effective_n_threads(only_physical_cores=False)), int(joblib.cpu_count()))
-
-
 def rows_in_a_block(d: int, is_sparse: bool) -> int:
     """Fixed by the width and the layout alone."""
     low, high = BLOCK_ROWS
@@ -151,12 +100,13 @@ def rows_in_a_block(d: int, is_sparse: bool) -> int:
     return max(low, min(high, BLOCK_NUMBERS // max(d, 1)))
 
 
-class Rows:
-    """Rows of a source, in a frame, in blocks. They are worked on in a `with` block: its end is the threads' end.
+def rows_in_a_partition(d: int, is_sparse: bool) -> int:
+    """What one task of another engine works on, and adds up before it sends anything."""
+    return PARTITION * rows_in_a_block(d, is_sparse)
 
-    BLAS is limited for as long, not for as long as shares are drawn: an error in the loop that draws them would leave
-    that in the hands of whoever keeps the traceback.
-    """
+
+class Rows:
+    """Rows of a source, in a frame, in blocks. They are worked on in a `with` block: its end is the threads' end."""
 
     def __init__(
         self, source: Source, weights: Array | None = None, frame: Frame = Frame(), n_threads: int | None = None
@@ -170,26 +120,40 @@ class Rows:
         self.n_threads = n_threads or default_threads()
         self.is_sparse = isinstance(source.read(0, 0), sparse.csr_array)
         self.block_rows = BLOCK_ROWS_OF_BITS if frame.bits else rows_in_a_block(self.d, self.is_sparse)
-        self._open: contextlib.ExitStack | None = None
-        self._pool: ThreadPoolExecutor | None = None
-        self._reader: ThreadPoolExecutor | None = None
+        self.partition_rows = PARTITION * self.block_rows
+        self._threads: Threads | None = None
 
     def __enter__(self) -> Self:
-        self._open = contextlib.ExitStack()
-        self._open.enter_context(one_blas_thread())
-        self._pool = ThreadPoolExecutor(self.n_threads, "shoal")  # no thread is started before there is work for it
-        self._open.callback(self._pool.shutdown, cancel_futures=True)
-        self._reader = ThreadPoolExecutor(1, "shoal-reader")
-        self._open.callback(self._reader.shutdown, cancel_futures=True)
+        self._threads = Threads(self.n_threads).__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._open is not None
-        stack, self._open, self._pool, self._reader = self._open, None, None, None
-        stack.close()
+        assert self._threads is not None
+        threads, self._threads = self._threads, None
+        threads.__exit__()
 
     def __len__(self) -> int:
         return self.n
+
+    @property
+    def is_far(self) -> bool:
+        """Do workers elsewhere work on them? Then what is kept for each row travels in every round."""
+        return isinstance(self.source, FarSource)
+
+    def traffic(self) -> dict[str, float]:
+        """What work elsewhere has taken since this was last asked; nothing, where there is none."""
+        return self.source.traffic() if isinstance(self.source, FarSource) else {}
+
+    @property
+    def spans(self) -> list[Span]:
+        """Partitions, and how these are cut into blocks."""
+        cuts = self.source.cuts if isinstance(self.source, FarSource) else [*range(0, self.n, self.partition_rows), self.n]
+        return [Span(a, b, self.block_rows) for a, b in pairwise(cuts)]
+
+    @property
+    def starts(self) -> list[int]:
+        """Where blocks begin."""
+        return [block.start for span in self.spans for block in span.blocks()]
 
     def prepare(self, C: Array) -> Centers:
         """Centres (in this frame) made ready for this layout."""
@@ -228,6 +192,8 @@ class Rows:
     def part(self, ids: Array, k: int) -> Rows:
         """Some of the rows as rows of their own, in fewer blocks, as these have been read. In a memory map they stay there."""
         part = self.pick(ids, k // 2)
+        if self.is_far:
+            return part
         if isinstance(self.source, FileSource):
             part.source = self.source.gather(ids)
         elif not self.source.is_map:
@@ -240,7 +206,8 @@ class Rows:
         They are read when they are worked on, by the same threads.
         """
         some = copy(self)
-        some.source, some.n, some.weights = PickedSource(self.source, ids), len(ids), self._weights_of(ids)
+        source = self.source.gather(ids) if isinstance(self.source, FarSource) else PickedSource(self.source, ids)
+        some.source, some.n, some.weights = source, len(ids), self._weights_of(ids)
         work = len(ids) * k * (SPARSE_COLUMNS if self.is_sparse else self.d)
         pieces = 1 << (min(max(work // WORK, 1), PIECES).bit_length() - 1)
         some.block_rows = min(self.block_rows, max(1, -(-len(ids) // pieces)))
@@ -252,7 +219,7 @@ class Rows:
     def beside(self, source: Source) -> Rows:
         """Rows of another source for the same threads, for as long as these are open."""
         other = Rows(source, n_threads=self.n_threads)
-        other._open, other._pool, other._reader = self._open, self._pool, self._reader
+        other._threads = self._threads
         return other
 
     def __copy__(self) -> Rows:
@@ -262,54 +229,29 @@ class Rows:
 
     def __getstate__(self) -> dict[str, Any]:
         """For a pickle: without threads."""
-        return {**vars(self), "_open": None, "_pool": None, "_reader": None}
+        return {**vars(self), "_threads": None}
 
     def raw_shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
-        """fn(start, raw rows, slices of per_row..., args...) of every block, in row order."""
-        if self._pool is None:
+        """fn(start, raw rows, slices of per_row..., args...) of every block, in row order (see `shares`)."""
+        if self._threads is None:
             raise RuntimeError("Rows are worked on inside `with rows:`, which ends their threads: open them first.")
-
-        def read(start: int) -> Any:
-            return self.source.read(start, min(start + self.block_rows, self.n))
-
-        def work(start: int, ahead: Future[Any] | None = None) -> Share:
-            raw = read(start) if ahead is None else ahead.result()
-            here = slice(start, min(start + self.block_rows, self.n))
-            mine = (np.ascontiguousarray(a[here]) for a in per_row)  # a copy for constant weights alone
-            return fn(start, raw, *mine, *args)
-
-        starts = range(0, self.n, self.block_rows)
-        reader = self._reader if self.source.reads_ahead else None
-        if len(starts) < 2 or (self.n_threads == 1 and reader is None):
-            yield from map(work, starts)
-            return
-        pool, waiting, reads = self._pool, deque[Future[Share]](), deque[Future[Any]]()
-        try:
-            for start in starts:
-                if reader is not None:
-                    reads.append(reader.submit(read, start))
-                waiting.append(pool.submit(work, start, reads[-1] if reads else None))
-                if len(waiting) > self.n_threads + 1:
-                    yield waiting.popleft().result()
-                    if reads:
-                        reads.popleft()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in (*waiting, *reads):  # the work first: it waits for what is read
-                future.cancel()
+        job = Job(self.source, self.spans, fn, args)
+        if isinstance(self.source, FarSource):
+            yield from self.source.run(job, per_row, self._threads)
+        else:
+            yield from self._threads.run(job, per_row)
 
     def shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
-        """fn(block, slices of per_row..., args...) of every block, in row order.
+        """fn(block, slices of per_row..., args...) of every block, in row order; of every partition, if shares have a `plus`.
 
         A block function is pure but for one thing: it may write to its slices of the per-row arrays, which no other
         block sees.
         """
+        return self.raw_shares(partial(_on_converted, self, fn), *args, per_row=per_row)
 
-        def converted(_: int, raw: Any, *rest: Any) -> Share:
-            return fn(self.convert(raw), *rest)
 
-        return self.raw_shares(converted, *args, per_row=per_row)
+def _on_converted(rows: Rows, fn: Callable[..., Share], start: int, raw: Any, *rest: Any) -> Share:
+    return fn(rows.convert(raw), *rest)
 
 
 def _unit(X: Array, dtype: np.dtype) -> Array:

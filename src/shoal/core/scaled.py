@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .moments import check_values, column_scales
 from .rows import Rows, working_dtype
-from .sources import FileSource, PickedSource, Source, find_source
+from .sources import FarSource, FileSource, PickedSource, Source, find_source
 from .types import Array, is_sparse
+
+
+def scaled(source: Source, scales: Array) -> FileSource:
+    """Rows of another source, less the first of two rows of `scales` and over the second, wherever they are worked on."""
+    if isinstance(source, FarSource):
+        return source.changed(partial(_of, scales, working_dtype(source.dtype)), working_dtype(source.dtype))
+    return Scaled(source, scales)
 
 
 class Scaled(FileSource):
@@ -41,15 +49,19 @@ class Scaled(FileSource):
         return PickedSource(self, rows) if self.is_map else find_source(self.take(rows))
 
     def _of(self, start: int | None, block: Any) -> Any:
-        if start is not None:
-            check_values(start, block, False)  # afterwards it would be told of what is not in the file
-        shift, scale = self.scales
-        with np.errstate(over="ignore"):
-            if is_sparse(block):
-                out = block.astype(np.float64)
-                out.data /= scale[out.indices]
-                return out.astype(self.dtype)
-            return ((block - shift) / scale).astype(self.dtype)
+        return _of(self.scales, self.dtype, start, block)
+
+
+def _of(scales: Array, dtype: np.dtype, start: int | None, block: Any) -> Any:
+    if start is not None:
+        check_values(start, block, False)  # afterwards it would be told of what is not in the file
+    shift, scale = scales
+    with np.errstate(over="ignore"):
+        if is_sparse(block):
+            out = block.astype(np.float64)
+            out.data /= scale[out.indices]
+            return out.astype(dtype)
+        return ((block - shift) / scale).astype(dtype)
 
 
 def scales_of(source: Source, weights: Array | None = None, n_threads: int | None = None) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -66,6 +66,27 @@ class FileSource(ABC):
 
     def __len__(self) -> int:
         return self.shape[0]
+
+
+class FarSource(FileSource):
+    """Rows that live with workers elsewhere, or that they alone should read; `scaleout` has them."""
+
+    cuts: list[int]  # where partitions begin, and the number of rows
+
+    @abstractmethod
+    def run(self, job: Any, per_row: tuple[Array, ...], threads: Any) -> Iterator[Any]:
+        """Shares of a `threads.Job`, in row order, folded as `Threads.run` does. `threads`: those of this process."""
+
+    @abstractmethod
+    def changed(self, change: Callable[[int | None, Any], Any], dtype: np.dtype) -> FarSource:
+        """The same rows, as `change(start, raw rows)` leaves them; `start` is None for rows from here and there."""
+
+    @abstractmethod
+    def traffic(self) -> dict[str, float]:
+        """What the work has taken since this was last asked: tasks, bytes sent and fetched, seconds of work done in vain."""
+
+    def gather(self, rows: Array) -> Source:
+        return find_source(self.take(rows))
 
 
 def some_rows(source: Source) -> Any:

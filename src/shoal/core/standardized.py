@@ -18,8 +18,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .checks import check_rows, check_weights
+from .engine import lazily
 from .estimator import all_or_nothing
-from .scaled import Scaled, scales_of
+from .scaled import scaled, scales_of
+from .sources import FileSource
 from .types import Array
 
 
@@ -85,14 +87,15 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             self.estimator_ = clone(self.estimator).fit(self._scaled(source), **more)
         return self
 
-    def _scaled(self, source: Any) -> Scaled:
-        return Scaled(source, np.stack([self.mean_, self.scale_]))
+    def _scaled(self, source: Any) -> FileSource:
+        return scaled(source, np.stack([self.mean_, self.scale_]))
 
-    def scaled(self, X: Any) -> Scaled:
+    def scaled(self, X: Any) -> FileSource:
         """Rows as the estimator gets to see them: what it takes in their place."""
         check_is_fitted(self, "estimator_")
         return self._scaled(check_rows(self, X, reset=False))
 
+    @lazily
     def predict(self, X: Any) -> Array:
         """The cluster of each row.
 
@@ -112,6 +115,7 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         """Fit, then give `labels_`. The arguments are those of `fit`."""
         return np.asarray(self.fit(X, sample_weight=sample_weight).labels_)
 
+    @lazily
     def transform(self, X: Any) -> Array:
         """What the estimator makes of the scaled rows: for most, distances from all centres.
 

@@ -102,6 +102,11 @@ class Checkpoint:
     def refuse(self, name: str) -> None:
         raise Rejected(f"{self.path}: is of another fit, where {name} was not the same: set it back, or name another file.")
 
+    def told(self) -> str:
+        if not self.path.exists():
+            return f"The fit had not come as far as to leave anything in {self.path}: begin it anew."
+        return f"{self.path} holds the state of the fit: run it again with that file, and it goes on from there."
+
     def offer(self, progress: Progress) -> None:
         begun = time.monotonic()
         if begun < self._next and not self._asked:

@@ -112,6 +112,10 @@ class FileRows(FileSource):
         block = self.read(0, len(self))
         return np.asarray(block.toarray() if is_sparse(block) else block, dtype)
 
+    def __reduce__(self) -> Any:
+        """Pickled, it is a name and how to read the file; whoever has the file opens it again."""
+        return _reopened, (self.path.absolute(), self._options)
+
     def __repr__(self) -> str:
         return f"Rows of {self.path}: {self.shape[0]:,} x {self.shape[1]:,}, {self.dtype}"
 
@@ -192,6 +196,10 @@ def open_rows(
     if not opened.rows.shape[0]:
         raise FileError(f"{path}: has no rows: name a file that has some.")
     return FileRows(path, opened, options)
+
+
+def _reopened(path: Path, options: Options) -> FileRows:
+    return FileRows(path, _open(path, options), options)
 
 
 def fingerprint(path: Path) -> str:

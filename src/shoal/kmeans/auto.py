@@ -60,7 +60,7 @@ def assign_auto(rows: Rows, state: Partition) -> tuple[Iterable[Found], Any]:
 
 def assign_once(rows: Rows, state: Partition) -> tuple[Iterable[Found], Any]:
     """For rows that are to be labelled this once: heads only where they pay at once."""
-    if rows.is_sparse or rows.d <= projected.WHOLE or len(state.centers) < CROWD:
+    if rows.is_far or rows.is_sparse or rows.d <= projected.WHOLE or len(state.centers) < CROWD:
         return partition.label_all(rows, state), None
     return projected.assign(rows, state)
 
@@ -74,6 +74,8 @@ def find(rows: Rows, k: int, algorithm: str) -> tuple[str, Assign]:
     """The algorithm's name, where it was "auto", and how it labels."""
     if algorithm == "projected" and rows.is_sparse:
         raise ValueError("algorithm='projected' needs dense rows: use 'auto' or 'yinyang' for sparse X.")
+    if rows.is_far:  # bounds would travel with the rows' labels, and the labels are the same without them
+        return "lloyd", lloyd.assign
     if algorithm != "auto":
         return algorithm, ALGORITHMS[algorithm]
     name = choose_algorithm(rows, k)

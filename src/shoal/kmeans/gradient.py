@@ -129,6 +129,10 @@ class GradientKMeans(CenterMover):
                 "give at most 1 if mode='online'."
             )
 
+    @property
+    def _not_far(self) -> str:
+        return "each row moves a centre before the next one looks: take mode='batch'" if self.mode == "online" else ""
+
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         online = self.mode == "online"
         keys = keys_of(rows) if online else None

@@ -22,6 +22,7 @@ from ..core import partition
 from ..core.blocks import Block, Centers, rounding
 from ..core.checks import check_weights
 from ..core.driver import Outcome
+from ..core.engine import lazily
 from ..core.estimator import near_block
 from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments
@@ -286,6 +287,7 @@ class SphericalMixture(CenterMover):
                 pass
         return out
 
+    @lazily
     def predict_proba(self, X: Any) -> Array:
         """How likely each row belongs to each centre.
 
@@ -302,6 +304,7 @@ class SphericalMixture(CenterMover):
         rows, centers = self._rows(X)
         return self._ask(_parts_block, rows, centers, np.empty((len(rows), len(centers.C)), rows.dtype))
 
+    @lazily
     def score_samples(self, X: Any) -> Array:
         """The log-likelihood of each row under the model.
 
@@ -332,7 +335,7 @@ class SphericalMixture(CenterMover):
         -------
         score : float
         """
-        samples = self.score_samples(X)
+        samples = np.asarray(self.score_samples(X))
         weights = check_weights(sample_weight, len(samples))
         if weights is None:
             return float(samples.mean())

@@ -87,6 +87,7 @@ class OnlineKMeans(StreamMover):
     [2.0, 11.0]
     """
 
+    _not_far = "each row moves a centre before the next one looks: take MiniBatchKMeans"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CenterMover._parameter_constraints,
         "then": [StrOptions({"batch"}), None],

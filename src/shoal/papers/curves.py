@@ -50,6 +50,9 @@ class _Follower:
     def refuse(self, name: str) -> None:
         """Nothing was kept."""
 
+    def told(self) -> str:
+        return ""
+
 
 @contextlib.contextmanager
 def _watched_by(follower: _Follower) -> Iterator[None]:

@@ -20,6 +20,7 @@ import numpy as np
 from ..core.blocks import Block, Centers
 from ..core.rows import Rows
 from ..core.seeding import generator
+from ..core.threads import Span
 from ..core.types import Array, is_sparse
 from ..kernels import affinity as kernels
 from .neighbors import nearest
@@ -141,10 +142,9 @@ class KernelAffinity:
 
     def chunks(self, ids: Array | None = None, like: Rows | None = None) -> Iterator[tuple[Columns, slice]]:
         """Columns, as many at a time as a tile is wide, with their places among `ids` (or among all)."""
-        ids = np.arange(self.n) if ids is None else ids
-        for a in range(0, len(ids), self.rows.block_rows):
-            where = slice(a, min(a + self.rows.block_rows, len(ids)))
-            yield self.columns(ids[where], like), where
+        spans = self.rows.spans if ids is None else [Span(0, len(ids), self.rows.block_rows)]
+        for where in (block for span in spans for block in span.blocks()):
+            yield self.columns(np.arange(where.start, where.stop) if ids is None else ids[where], like), where
 
     def _each(self, out: Array, columns: Columns, use: Use, since: int = 0) -> Iterator[Any]:
         """Shares of all blocks of these rows."""
@@ -179,10 +179,10 @@ class KernelAffinity:
 
     def degrees(self) -> Array:
         """Sums of the rows of A, float64. A is symmetric: half of it will do."""
-        out, side = np.zeros(self.n), self.rows.block_rows
+        out, starts = np.zeros(self.n), self.rows.starts
         for columns, where in self.chunks():
-            for i, share in enumerate(self._each(out, columns, _add_sums, where.start)):
-                if i * side > where.start:
+            for start, share in zip(starts, self._each(out, columns, _add_sums, where.start), strict=True):
+                if start > where.start:
                     out[where] += share
         return out
 

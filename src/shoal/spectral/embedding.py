@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..core.checks import check_rows
 from ..core.directions import of_unit_length
 from ..core.driver import Journal, Limits, Outcome, journal
+from ..core.engine import lazily
 from ..core.estimator import all_or_nothing, seed_of, tell_user, warn
 from ..core.memory import planned
 from ..core.moments import check_values
@@ -135,6 +136,14 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
                     f"{rest!r}."
                 )
 
+    @property
+    def _not_far(self) -> str:
+        """Why workers elsewhere can't do it; nothing, if they can."""
+        affinity, store = getattr(self, "affinity", "rbf"), getattr(self, "store", False)
+        if affinity in ("rbf", "rbf-norm") and not store:
+            return ""
+        return f"affinity='{affinity}'{', stored,' * bool(store)} compares all rows with all others: take affinity='rbf'"
+
     @abstractmethod
     def _embed(self, rows: Rows, X: Any, journal: Journal, deadline: float | None) -> Found:
         """Eigenvectors of the rows of X, and how to embed others."""
@@ -223,6 +232,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         """A method of one step."""
         return self._drive(journal, lambda _: step(), lambda: None, lambda state, info: True, Limits(1))
 
+    @lazily
     def transform(self, X: Any) -> Array:
         """The rows' entries in the eigenvectors: those of `embedding_` for rows of the fit, else by Nystroem's extension.
 
@@ -265,6 +275,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
                 UserWarning,
             )
 
+    @lazily
     def predict(self, X: Any) -> Array:
         """The cluster of each row: that of its embedding.
 

@@ -42,6 +42,8 @@ class ExactSpectral(LaplacianEstimator):
     (1, 1, 2)
     """
 
+    _not_far = "it compares all rows with all others: take NystromSpectral, LandmarkSpectral or MiniBatchSpectral"
+
     def __init__(
         self,
         n_clusters: int = 8,

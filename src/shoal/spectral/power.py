@@ -63,6 +63,7 @@ class PowerSpectral(LaplacianEstimator):
     [100, 100, 100]
     """
 
+    _not_far = "it compares all rows with all others: take NystromSpectral, LandmarkSpectral or MiniBatchSpectral"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **LaplacianEstimator._parameter_constraints,
         "max_iter": [Count()],

@@ -1,0 +1,91 @@
+"""Who works on the rows, where the user has a say: threads of this process, or workers that a package for such things knows.
+
+No such package is imported before a user brings something of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from functools import wraps
+from importlib import import_module
+from typing import Any, Self, TypeVar
+
+from .sources import FarSource, FileSource
+
+ROOMS = {"dask": "shoal.scaleout.dask", "distributed": "shoal.scaleout.dask"}  # by the package that a type comes from
+UNSAID = "unsaid"
+ENGINE: ContextVar[Any] = ContextVar("engine", default=UNSAID)  # of the fits that are about to begin
+
+
+class Lost(RuntimeError):
+    """There is nobody left to work on the rows."""
+
+
+def room_of(thing: Any) -> Any:
+    """The module that knows things of this kind, or None."""
+    packages = (kind.__module__.partition(".")[0] for kind in type(thing).__mro__)
+    name = next((ROOMS[package] for package in packages if package in ROOMS), None)
+    return None if name is None else import_module(name)
+
+
+class Engine:
+    """Let workers elsewhere do the work of fits and predictions in a `with` block.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client or None
+        Whose workers to use: for files (`open_rows`), which workers must find under the same path, and for dask arrays and
+        dataframes, for which the current client is the default. None: threads of this process, for dask collections too.
+
+    Notes
+    -----
+    Estimators do not change, and their results do not, to the last bit: partitions are fixed by the number of rows (those of a
+    dask collection by its own chunks), never by the number of workers. Rows in memory are worked on by threads, as ever.
+
+    Examples
+    --------
+    >>> import numpy as np, shoal
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> with shoal.Engine(None):
+    ...     model = shoal.KMeans(n_clusters=3, random_state=0).fit(X)
+    """
+
+    def __init__(self, client: Any) -> None:
+        if client is not None and not hasattr(room_of(client), "is_client"):
+            raise TypeError(f"engine={client!r} is no dask.distributed.Client: give one, or None for threads of this process.")
+        self.client = client if client is None else room_of(client).is_client(client)
+        self._token: Token[Any] | None = None
+
+    def __enter__(self) -> Self:
+        self._token = ENGINE.set(self.client)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        ENGINE.reset(self._token)
+
+
+def bring(X: Any) -> Any:
+    """X as it is; as a source, if workers are to work on it."""
+    engine = ENGINE.get()
+    if isinstance(X, FarSource):
+        return X
+    if isinstance(X, FileSource):
+        return X if engine in (None, UNSAID) else room_of(engine).open_files(X, engine)
+    room = room_of(X)
+    return X if room is None else room.open_collection(X, engine if engine != UNSAID else room.current_client())
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def lazily(method: Method) -> Method:
+    """A method of a fitted model that, of a collection that workers hold, gives another such one: nothing is done yet."""
+
+    @wraps(method)
+    def call(self: Any, X: Any) -> Any:
+        room = None if isinstance(X, FileSource) else room_of(X)
+        return method(self, X) if room is None else room.later(self, method.__name__, X)
+
+    return call  # type: ignore[return-value]
