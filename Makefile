@@ -22,7 +22,7 @@ test: $(VENV)/.test
 	@echo "== ruff" && $(BIN)/ruff check --quiet .
 	@echo "== mypy" && $(BIN)/mypy
 	@echo "== layers" && $(BIN)/lint-imports --no-logo
-	@echo "== pytest" && $(BIN)/python -m pytest -q -n 2
+	@echo "== pytest" && $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 bench: $(VENV)/.bench
 	@$(BIN)/python -m bench

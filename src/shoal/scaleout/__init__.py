@@ -1,0 +1,1 @@
+"""The same methods on workers elsewhere. The only room that imports dask."""

@@ -1,0 +1,80 @@
+"""The workers of a dask cluster as one driver sees them: who is there, who is late, and whether anybody is left to ask."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import dask
+from distributed import Client, Future
+
+from ..core.engine import Lost
+
+TICK, PULSE = 0.25, 2.0  # seconds between looks at what is late, and at who is there
+WORD = 4.0  # seconds that the scheduler may take for one
+SILENCE, STALL = 8.0, 60.0  # seconds without any after which it is lost: unconnected, or still connected
+EMPTY = 120.0  # seconds without any worker
+GULP = 1 << 26  # bytes of answers that are fetched together
+TOLD = {"distributed.admin.large-graph-warning-threshold": "1TB"}  # what users can't change they need not be warned of
+
+
+class Crew:
+    """The workers of a client: who is there, who is late, and what the work has taken so far."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.threads = 1
+        self.where: dict[str, list[Any]] = {}  # tasks of each worker, when last looked at
+        self.frozen: set[str] = set()  # workers that were late, and have not been heard of since
+        self.heard = self.peopled = time.monotonic()
+        self.looked = -PULSE
+        self.usual = 0.0  # seconds of a task in the round before
+        self.size = GULP  # bytes of an answer
+        self.tasks, self.bytes, self.lost = 0, 0, 0.0
+
+    def traffic(self) -> dict[str, float]:
+        told = {"tasks": self.tasks, "bytes": self.bytes, "lost": round(self.lost, 3)}
+        self.tasks, self.bytes, self.lost = 0, 0, 0.0
+        return told
+
+    def submit(self, fn: Callable[..., Any], *args: Any) -> Future:
+        others = [address for address in self.where if address not in self.frozen]
+        some = {"workers": others, "allow_other_workers": True} if self.frozen and others else {}
+        with dask.config.set(TOLD):
+            return self.client.submit(fn, *args, pure=False, **some)
+
+    def gather(self, futures: list[Future], timeout: float) -> list[bytes]:
+        async def all_of_them() -> list[bytes]:
+            return await self.client.gather(futures, asynchronous=True)  # type: ignore[no-any-return]
+
+        return self.client.sync(all_of_them, callback_timeout=timeout)  # type: ignore[no-any-return]
+
+    def look(self, now: bool = False) -> set[Any]:
+        """Is the scheduler there, and who works for it? Returns the tasks of those who have gone."""
+        begun = time.monotonic()
+        if not now and begun - self.looked < PULSE:
+            return set()
+        self.looked = begun
+        try:
+            if self.client.status != "running":
+                raise OSError(f"the client is {self.client.status}")
+            threads = self.client.sync(self.client.scheduler.ncores, callback_timeout=WORD)
+            held = self.client.sync(self.client.scheduler.processing, callback_timeout=WORD)
+        except Exception as error:
+            patience = STALL if self.client.status == "running" else SILENCE  # it may be busy, as long as it is connected
+            if self.client.status == "closed" or time.monotonic() - self.heard >= patience:
+                address = getattr(self.client.scheduler, "address", "unknown")
+                raise Lost(f"The dask scheduler at {address} is gone ({error}): start another one.") from error
+            time.sleep(TICK)
+            return set()
+        self.heard = time.monotonic()
+        gone = {key for address, keys in self.where.items() if address not in threads for key in keys}
+        self.where = {address: held.get(address, []) for address in threads}
+        self.frozen &= set(threads)
+        self.threads = max(sum(threads.values()), 1)
+        if threads:
+            self.peopled = self.heard
+        elif self.heard - self.peopled > EMPTY:
+            raise Lost(f"No worker has come for {EMPTY:.0f} s: start some.")
+        return gone

@@ -1,0 +1,218 @@
+"""Rows that dask's workers work on: dask arrays and dataframes in their own chunks, files in ranges of rows."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any
+
+import dask
+import numpy as np
+from dask.core import get_dependencies
+from distributed import Client, Future, default_client
+from scipy import sparse
+
+from ..core.rows import rows_in_a_block, rows_in_a_partition
+from ..core.sources import FarSource, FileSource, find_source
+from ..core.threads import Job, Threads
+from ..core.types import Array, is_sparse
+from . import tasks
+from .crew import Crew
+from .lazy import later as later
+from .rounds import Round, Task
+
+HEAVY = 1 << 20  # bytes of a chunk's graph: it holds the rows themselves, which should not travel in every round
+
+
+def is_client(client: Any) -> Client:
+    if not isinstance(client, Client) or client.asynchronous:
+        raise TypeError(f"engine={client!r} is no dask.distributed.Client that waits for results: give one.")
+    return client
+
+
+def current_client() -> Client | None:
+    """Of this process, if there is one."""
+    try:
+        return default_client()
+    except ValueError:
+        return None
+
+
+class DaskRows(FarSource):
+    """Partitions, and who works on them: the workers of a client, or threads of this process where there is none."""
+
+    def __init__(self, pieces: list[Any], near: list[list[Future]], cuts: list[int], none: Any, client: Client | None) -> None:
+        self.pieces = (
+            pieces if client is None else list(map(tasks.pack, pieces))
+        )  # dask would look for tasks of its own in them
+        self.near, self.cuts = near, cuts
+        self.shape, self.dtype = (cuts[-1], int(none.shape[1])), none.dtype
+        self._none = none
+        self._change: tasks.Change | None = None
+        self._crew = None if client is None else Crew(client)
+        self._file: FileSource | None = None
+
+    def changed(self, change: tasks.Change, dtype: np.dtype) -> DaskRows:
+        other = DaskRows.__new__(DaskRows)
+        vars(other).update(vars(self))
+        other._change, other.dtype, other._none = change, dtype, self._none.astype(dtype)
+        return other
+
+    def __getstate__(self) -> Any:
+        raise TypeError(
+            "The model compares new rows with all rows of its fit, which dask's workers have: it can't leave this process; "
+            "take NystromSpectral or LandmarkSpectral, which keep a few."
+        )
+
+    def traffic(self) -> dict[str, float]:
+        return {} if self._crew is None else self._crew.traffic()
+
+    def fingerprint(self) -> str | None:
+        return None if self._file is None else self._file.fingerprint()
+
+    def run(self, job: Job, per_row: tuple[Array, ...], threads: Threads) -> Iterator[Any]:
+        spans = [(i, span) for i, span in enumerate(job.spans) if span.start < span.stop]
+
+        def make(n: int) -> Task:
+            i, span = spans[n]
+            return self._task(i, tasks.work, span, tasks.pack(tasks.Slices.of(per_row, span)))
+
+        for n, answer in enumerate(self._answers(make, len(spans), self._order(job.fn, job.args), threads)):
+            shares, written = tasks.unpack(answer)
+            for which, values in written.items():
+                per_row[which][spans[n][1].start : spans[n][1].stop] = values
+            yield from shares
+
+    def read(self, start: int, stop: int) -> Any:
+        parts = [(i, max(a, start), min(b, stop)) for i, (a, b) in enumerate(pairwise(self.cuts)) if a < stop and start < b]
+        parts = [part for part in parts if part[1] < part[2]]
+        if not parts:
+            return self._none
+
+        def make(n: int) -> Task:
+            i, a, b = parts[n]
+            return self._task(i, tasks.read, slice(a, b))
+
+        return tasks.stacked([tasks.unpack(answer) for answer in self._answers(make, len(parts), self._order())])
+
+    def take(self, rows: Array) -> Any:
+        rows = np.asarray(rows, np.int64)
+        if not len(rows):
+            return self._none
+        if self._file is not None and self._file.fingerprint() is None:  # which can be read here and there, from here as well
+            return tasks.Order(None, (), self._change, self.dtype).finish(None, self._file.take(rows))
+        which = np.searchsorted(self.cuts, rows, "right") - 1
+        order = np.argsort(which, kind="stable")
+        there, firsts = np.unique(which[order], return_index=True)
+        groups = np.split(rows[order], firsts[1:])
+
+        def make(n: int) -> Task:
+            return self._task(int(there[n]), tasks.taken, groups[n])
+
+        blocks = [tasks.unpack(answer) for answer in self._answers(make, len(there), self._order())]
+        back = np.empty(len(rows), np.int64)
+        back[order] = np.arange(len(rows))
+        return tasks.stacked(blocks)[back]
+
+    def _order(self, fn: Any = None, args: tuple[Any, ...] = ()) -> bytes:
+        return tasks.pack(tasks.Order(fn, args, self._change, self.dtype))
+
+    def _task(self, i: int, fn: Callable[..., bytes], *rest: Any) -> Task:
+        a, b = self.cuts[i], self.cuts[i + 1]
+        return Task(f"Partition {i} (rows {a:,} to {b - 1:,})", fn, self.pieces[i], rest, self.near[i])
+
+    def _answers(
+        self, make: Callable[[int], Task], count: int, order: bytes, threads: Threads | None = None
+    ) -> Iterator[bytes]:
+        if self._crew is not None:
+            return Round(self._crew, make, count, order).results()
+
+        def work(n: int, _: Any = None) -> bytes:
+            task = make(n)
+            return task.fn(task.piece, order, *task.rest, task.near)
+
+        return map(work, range(count)) if threads is None else threads.map(lambda _: None, work, list(range(count)), False)
+
+
+def open_files(source: FileSource, client: Client) -> DaskRows:
+    """Rows of files, in partitions like those that threads would add up."""
+    n, d = source.shape
+    none = source.read(0, 0)
+    cuts = [*range(0, n, rows_in_a_partition(d, is_sparse(none))), n]
+    piece, count = tasks.FilePiece(pickle.dumps(source), uuid.uuid4().hex), len(cuts) - 1
+    rows = DaskRows([piece] * count, [[]] * count, cuts, none.astype(source.dtype), client)
+    rows.feature_names, rows._file = source.feature_names, source
+    return rows
+
+
+def open_collection(X: Any, client: Client | None) -> DaskRows:
+    """A dask array or dataframe."""
+    names: list[str] | None = None
+    none: Any
+    if hasattr(X, "columns") and hasattr(X, "_meta"):
+        names = [str(name) for name in X.columns] if all(isinstance(name, str) for name in X.columns) else None
+        none = _no_rows(X)
+    elif hasattr(X, "chunks") and getattr(X, "ndim", 0) == 2:
+        X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+        kind, d = np.empty(0, X.dtype).dtype, int(X.shape[1])
+        none = sparse.csr_array((0, d), dtype=kind) if is_sparse(X._meta) else np.empty((0, d), kind)
+    else:
+        raise TypeError(f"X is a {type(X).__name__} of dask: give a two-dimensional dask array, or a dask dataframe.")
+    return _of_chunks(X, none, names, client)
+
+
+def _no_rows(X: Any) -> Any:
+    """Of a dataframe: what its columns come to. A column that may have gaps is one of floats."""
+    meta = X._meta
+    kinds = [np.dtype(kind if isinstance(kind, np.dtype) else np.float64) for kind in meta.dtypes]
+    bad = [name for name, kind in zip(meta.columns, kinds, strict=True) if kind.kind not in "biuf"]
+    if bad:
+        raise ValueError(f"Column {bad[0]!r} of X holds values of type {meta.dtypes[bad[0]]}: give real numbers, or drop it.")
+    return find_source(np.empty((0, len(kinds)), np.result_type(*kinds))).read(0, 0)
+
+
+def _of_chunks(X: Any, none: Any, names: list[str] | None, client: Client | None) -> DaskRows:
+    graph, keys = _graph_of(X)
+    if client is None:  # but what workers have already, they alone can give
+        client = next((value.client for value in graph.values() if isinstance(value, Future)), None)
+    if client is not None and len(tasks.pack(_piece(graph, keys[:1], 0)[0])) > HEAVY:
+        graph, keys = _graph_of(client.persist(X))
+    known = hasattr(X, "chunks") and not np.isnan(X.chunks[0]).any()
+    sizes = [int(size) for size in X.chunks[0]] if known else _lengths([_piece(graph, [key], 0) for key in keys], none, client)
+    least = rows_in_a_block(int(none.shape[1]), is_sparse(none))
+    groups = [(a, b) for a, b in tasks.group(sizes, least) if sum(sizes[a:b])]
+    cuts = [0, *accumulate(sum(sizes[a:b]) for a, b in groups)]
+    made = [_piece(graph, keys[a:b], first) for (a, b), first in zip(groups, cuts, strict=False)]
+    rows = DaskRows([piece for piece, _ in made], [near for _, near in made], cuts, none, client)
+    rows.feature_names = names
+    return rows
+
+
+def _graph_of(X: Any) -> tuple[dict[Any, Any], list[Any]]:
+    """All that the chunks take, and their keys. What workers have already is a Future, which the optimizer would drop."""
+    held = {key: value for key, value in dict(X.__dask_graph__()).items() if isinstance(value, Future)}
+    (X,) = dask.optimize(X)
+    keys = [key[0] if isinstance(key, list) else key for key in X.__dask_keys__()]
+    return {**dict(X.__dask_graph__()), **held}, keys
+
+
+def _piece(graph: dict[Any, Any], keys: list[Any], start: int) -> tuple[tasks.GraphPiece, list[Future]]:
+    """What some chunks take, and the parts of it that workers have."""
+    needed, left = {}, list(keys)
+    while left:
+        if (key := left.pop()) not in needed:
+            needed[key] = graph[key]
+            left += [] if isinstance(graph[key], Future) else get_dependencies(graph, key)
+    at_hand = {key: value for key, value in needed.items() if isinstance(value, Future)}
+    steps = {key: value for key, value in needed.items() if key not in at_hand}
+    return tasks.GraphPiece(start, steps, keys, list(at_hand)), list(at_hand.values())
+
+
+def _lengths(single: list[tuple[tasks.GraphPiece, list[Future]]], none: Any, client: Client | None) -> list[int]:
+    """Of chunks that nobody has counted."""
+    rows = DaskRows([piece for piece, _ in single], [near for _, near in single], [0] * (len(single) + 1), none, client)
+    answers = rows._answers(partial(rows._task, fn=tasks.length), len(single), b"")
+    return [int(tasks.unpack(answer)) for answer in answers]

@@ -1,0 +1,60 @@
+"""What a model says of rows that are still to come: a dask array, chunk by chunk, computed whenever somebody asks for it."""
+
+from __future__ import annotations
+
+import warnings
+from copy import copy
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..core.types import Array
+
+
+def later(model: Any, name: str, X: Any) -> Any:
+    """model.name(X), as a dask array with the chunks of X."""
+    check_is_fitted(model)
+    if len(X.shape) != 2 or X.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"X has shape {X.shape}, but {type(model).__name__} is expecting {model.n_features_in_} features as input: give "
+            "the columns of the fit."
+        )
+    light = _light(model)
+    sample = _said(np.ones((1, model.n_features_in_), getattr(X, "dtype", np.float64)), light, name, None)
+    none, shared = sample[:0], dask.delayed(light)
+    if hasattr(X, "chunks"):
+        X = X.rechunk({1: -1})
+        said = {"dtype": none.dtype, "meta": none, "model": shared, "method": name, "none": none}
+        if none.ndim == 1:
+            return X.map_blocks(_said, drop_axis=1, **said)
+        return X.map_blocks(_said, chunks=(X.chunks[0], none.shape[1:]), **said)
+    parts = [dask.delayed(_said)(part, shared, name, none) for part in X.to_delayed()]
+    shape = (np.nan, *none.shape[1:])
+    return da.concatenate([da.from_delayed(part, shape, none.dtype, none) for part in parts], allow_unknown_chunksizes=True)
+
+
+def _said(rows: Any, model: Any, method: str, none: Array | None) -> Any:
+    """Of one chunk, by one thread; workers have others for other chunks."""
+    if rows.shape[0] == 0 and none is not None:
+        return none
+    with warnings.catch_warnings():
+        if none is None:  # made-up rows, for the shape of the answer
+            warnings.simplefilter("ignore")
+        return getattr(model, method)(rows)
+
+
+def _light(model: Any) -> Any:
+    """The same model without what new rows have no use for."""
+    light = copy(model)
+    for unused in ("labels_", "history_", "callback"):
+        if unused in vars(light):
+            setattr(light, unused, None)
+    if hasattr(light, "n_threads"):
+        light.n_threads = 1
+    for inner in ("estimator", "estimator_"):
+        if inner in vars(light):
+            setattr(light, inner, _light(getattr(light, inner)))
+    return light

@@ -1,0 +1,206 @@
+"""Rounds of tasks on a dask cluster: one task a partition, results in their order, whatever happens to workers meanwhile.
+
+A round is a barrier, and all that it needs it sends: a worker that dies costs the work it was at, which dask does again. A task
+that takes much longer than the others (its worker may be frozen) is sent once more, to somebody else, and the first answer
+counts. No more tasks are under way than keep the workers busy, so that the time since a task was sent is the time it takes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
+from statistics import median
+from typing import Any, NamedTuple
+
+from distributed import CancelledError, Future, KilledWorker
+
+from ..core.engine import Lost
+from .crew import GULP, PULSE, SILENCE, TICK, Crew
+
+PATIENCE, TIMES = 30.0, 4.0  # seconds, and medians of this round, after which a task is sent again
+AHEAD, MOST = 2, 8  # tasks under way, a thread; and those that are done, but not yet their turn
+KILLS = 3  # workers that a task may cost
+INLINE = 1 << 18  # bytes of an order up to which every task brings it along
+
+
+class Task(NamedTuple):
+    """fn(piece, order, rest..., near) for one partition."""
+
+    name: str  # for people
+    fn: Callable[..., bytes]
+    piece: Any
+    rest: tuple[Any, ...]
+    near: list[Future]
+
+
+class Try(NamedTuple):
+    """A task that was sent."""
+
+    number: int
+    future: Future
+    sent: float
+
+
+class Round:
+    """Some tasks for a crew; `make(i)` makes the i-th of them, as often as it is sent."""
+
+    def __init__(self, crew: Crew, make: Callable[[int], Task], count: int, order: bytes) -> None:
+        self.crew, self.make, self.count, self.order = crew, make, count, order
+        self.tries: dict[int, list[Try]] = {}  # of tasks without an answer
+        self.answers: dict[int, Try] = {}  # that nobody has fetched yet
+        self.fetched: dict[int, bytes] = {}  # whose turn is still to come
+        self.events: SimpleQueue[Try] = SimpleQueue()
+        self.took: list[float] = []
+        self.sent = 0
+        self.deaths: dict[int, int] = {}  # of workers, over each task
+        self.suspects: list[int] = []
+        self.alone: int | None = None
+        self.begun = time.monotonic()
+
+    def results(self) -> Iterator[bytes]:
+        """In order."""
+        self._look()
+        self.crew.heard = max(self.crew.heard, self.begun)
+        shared: Any = self.order
+        if len(self.order) > INLINE:
+            shared = self.crew.submit(_same, self.order)  # one copy, which goes from worker to worker
+            self.crew.bytes += len(self.order)
+        try:
+            for at in range(self.count):
+                while at not in self.answers and at not in self.fetched:
+                    self._feed(at, shared)
+                    self._wait()
+                if at not in self.fetched:
+                    self._fetch(at)
+                yield self.fetched.pop(at)
+            self.crew.usual = median(self.took or [self.crew.usual])
+        finally:
+            for attempt in (attempt for tries in self.tries.values() for attempt in tries):
+                attempt.future.release()
+
+    def _feed(self, at: int, shared: Any) -> None:
+        """Send what there is room for. A task whose workers died goes alone: dask blames all that died with it."""
+        if self.suspects or self.alone in self.tries:
+            if not self.tries:
+                self.alone = self.suspects.pop(0)
+                self._send(self.alone, self.order)
+            return
+        most = self.crew.threads
+        while self.sent < min(self.count, at + MOST * most + 1) and len(self.tries) < AHEAD * most:
+            self._send(self.sent, shared)
+            self.sent += 1
+
+    def _send(self, number: int, order: Any) -> None:
+        task = self.make(number)
+        future = self.crew.submit(task.fn, task.piece, order, *task.rest, task.near)
+        attempt = Try(number, future, time.monotonic())
+        self.tries.setdefault(number, []).append(attempt)
+        self.crew.tasks += 1
+        self.crew.bytes += sum(len(a) for a in (order, *task.rest) if isinstance(a, bytes))
+        future.add_done_callback(lambda _: self.events.put(attempt))
+
+    def _wait(self) -> None:
+        """For the next answer, or for something to be wrong."""
+        try:
+            attempt = self.events.get(timeout=TICK)
+        except Empty:
+            self._look()
+            self._hurry()
+            return
+        now = time.monotonic()
+        if attempt.number not in self.tries:
+            if attempt.future.status == "finished":
+                self.crew.frozen.clear()  # somebody was late, and no more
+        elif attempt.future.status in ("finished", "error"):
+            if self._was_killed(attempt):
+                return
+            for other in self.tries.pop(attempt.number):
+                if other is not attempt:
+                    self.crew.lost += now - other.sent
+                    other.future.release()
+            self.answers[attempt.number] = attempt
+            self.took.append(now - attempt.sent)
+        else:  # cancelled or lost: so are all, if the scheduler is
+            self._look(now=True)
+            self._give_up(attempt)
+            self._send(attempt.number, self.order)
+
+    def _give_up(self, attempt: Try) -> None:
+        self.crew.lost += time.monotonic() - attempt.sent
+        self.tries[attempt.number].remove(attempt)
+
+    def _was_killed(self, attempt: Try) -> bool:
+        """Has it taken its workers with it? Once it has done so alone, it has no other chance."""
+        error = attempt.future.exception(timeout=SILENCE) if attempt.future.status == "error" else None
+        if not isinstance(error, KilledWorker):
+            return False
+        number = attempt.number
+        died = self.deaths[number] = self.deaths.get(number, 0) + error.allowed_failures + 1
+        if number == self.alone and died >= KILLS:
+            raise Lost(
+                f"{self.make(number).name}: {died} workers died over it, one after the other, the last at "
+                f"{getattr(error.last_worker, 'address', error.last_worker)}: give workers more memory, or look at these rows."
+            ) from error
+        self._give_up(attempt)
+        if not self.tries[number]:
+            del self.tries[number]
+            self.suspects.append(number)
+        return True
+
+    def _fetch(self, at: int) -> None:
+        """The answer to a task, and with it others that are there. It is gone if its worker is, and then comes again."""
+        asked, patience = time.monotonic(), PULSE
+        while True:
+            first = self.answers[at].future
+            if first.status == "error" and not isinstance(first.exception(), KilledWorker):
+                first.result()  # raises what the task did
+            most = max(1, GULP // max(self.crew.size, 1))
+            there = [n for n in sorted(self.answers) if n == at or self.answers[n].future.status == "finished"][:most]
+            try:
+                found = self.crew.gather([self.answers[n].future for n in there], patience)
+            except (TimeoutError, CancelledError, KilledWorker):
+                self._look(now=True)
+                patience *= 2
+                if time.monotonic() - asked > self._late() or first.status != "finished":
+                    self._again(at)
+                continue
+            for n, answer in zip(there, found, strict=True):
+                self.fetched[n], self.crew.size = answer, len(answer)
+                self.crew.bytes += len(answer)
+                del self.answers[n]
+            return
+
+    def _again(self, at: int) -> None:
+        """An answer that can't be had: ask somebody else."""
+        attempt = self.answers.pop(at)
+        self.crew.lost += time.monotonic() - attempt.sent
+        self._send(at, self.order)
+        while at not in self.answers:
+            self._feed(at, self.order)
+            self._wait()
+
+    def _late(self) -> float:
+        """Seconds after which a task is late; of a round without answers, little is known."""
+        if self.took:
+            return max(PATIENCE, TIMES * median(self.took))
+        return TIMES * max(PATIENCE, TIMES * self.crew.usual)
+
+    def _hurry(self) -> None:
+        """Send what is late once more, to others: its worker gets no more work until it is heard of."""
+        now, late = time.monotonic(), self._late()
+        slow = {number: tries for number, tries in self.tries.items() if now - tries[-1].sent > late}
+        if slow:
+            self._look(now=True)
+            keys = {attempt.future.key for tries in slow.values() for attempt in tries}
+            self.crew.frozen |= {address for address, held in self.crew.where.items() if keys & set(held)}
+        for number in slow:
+            self._send(number, self.order)
+
+    def _look(self, now: bool = False) -> None:
+        gone, moment = self.crew.look(now), time.monotonic()
+        self.crew.lost += sum(moment - t.sent for tries in self.tries.values() for t in tries if t.future.key in gone)
+
+
+def _same(order: bytes) -> bytes:
+    return order

@@ -1,0 +1,73 @@
+"""`shoal --engine dask`: the same files, whoever works."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shoal
+from shoal.core.engine import Lost
+from shoal.scaleout import rounds
+from tests.cli.calling import refused, result, run
+
+pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("rows", "small_blocks")]
+FIT = ("fit", "rows", "-k", 3, "--quiet", "--method", "lloyd")
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).normal(size=(900, 4)).astype(np.float32)
+    X[:, 0] += 50 * (np.arange(900) % 3)
+    Path("rows").mkdir()
+    for i in range(3):
+        np.save(f"rows/{i}.npy", X[300 * i : 300 * (i + 1)])
+    return X
+
+
+def test_workers_leave_the_same_files(capsys, rows, client):
+    address = ("--engine", "dask", "--scheduler", client.scheduler.address)
+    told = result(capsys, *FIT, "-o", "far", *address)
+    plain = result(capsys, *FIT, "-o", "near")
+    assert told["work"]["tasks"] > 0
+    assert not plain["work"]
+    assert told["energy"] == plain["energy"]
+    far, near = (shoal.load(f"{folder}/model.npz") for folder in ("far", "near"))
+    np.testing.assert_array_equal(far.cluster_centers_, near.cluster_centers_)
+    np.testing.assert_array_equal(np.load("far/labels.npy"), np.load("near/labels.npy"))
+    result(capsys, "predict", "far/model.npz", "rows", "-o", "labels.npy", "--quiet", *address)
+    np.testing.assert_array_equal(np.load("labels.npy"), np.load("far/labels.npy"))
+
+
+def test_a_lost_cluster_leaves_a_fit_to_go_on_with(capsys, client, monkeypatch):
+    look, looks = rounds.Crew.look, []
+
+    def lost(crew, now=False):
+        looks.append(now)
+        if len(looks) > 4:
+            raise Lost("The scheduler is gone.")
+        return look(crew, True)
+
+    address = ("--engine", "dask", "--scheduler", client.scheduler.address)
+    with monkeypatch.context() as broken:
+        broken.setattr(rounds.Crew, "look", lost)
+        code, _, err = run(capsys, *FIT, "-o", "out", *address)
+    assert code == 4
+    assert "shoal resume out" in err
+    told = result(capsys, "resume", "out", "--quiet", "--engine", "threads")
+    assert told["energy"] == result(capsys, *FIT, "-o", "near")["energy"]
+    assert json.loads(Path("out/run.json").read_text())["settings"]["scheduler"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--workers", 2), "without --engine dask"),
+        (("--engine", "dask"), "--scheduler ADDRESS or --workers COUNT"),
+        (("--engine", "dask", "--workers", 2, "--scheduler", "tcp://127.0.0.1:1"), "not both"),
+        (("--engine", "dask", "--scheduler", "nowhere:at:all"), "nobody answers there"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(capsys, words, why):
+    assert why in refused(capsys, 2, *FIT, "-o", "out", *words)

@@ -1,0 +1,147 @@
+"""Workers die, freeze, come and go: the result is the same, or an error says what to do."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client, get_worker
+
+import shoal
+from shoal.core.engine import Lost
+from shoal.scaleout import rounds
+from tests.strategies import blobs
+
+pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("small_blocks")]
+X, _ = blobs(1500, 6, 8)
+ROWS = da.from_array(X, chunks=(250, 6))
+
+
+def fit(rows=ROWS, at_step=None, do=lambda: None, client=None, max_iter=5):
+    """A fit during which something happens after a step."""
+
+    def tell(record):
+        if record["step"] == at_step:
+            do()
+
+    model = shoal.KMeans(8, init="random", n_init=1, random_state=3, tol=0, max_iter=max_iter, callback=tell)
+    with shoal.Engine(client):
+        return model.fit(rows)
+
+
+def assert_same(a, b):
+    np.testing.assert_array_equal(a.labels_, b.labels_)
+    np.testing.assert_array_equal(a.cluster_centers_, b.cluster_centers_)
+    assert (a.inertia_, a.n_iter_) == (b.inertia_, b.n_iter_)
+
+
+@pytest.fixture(autouse=True)
+def all_there(client):
+    """Whoever died in the test before is back."""
+    client.wait_for_workers(2, timeout=60)
+
+
+def a_worker(client):
+    return next(iter(client.run(os.getpid).values()))
+
+
+def test_a_worker_is_killed(client):
+    found = fit(at_step=2, do=lambda: os.kill(a_worker(client), signal.SIGKILL), client=client)
+    assert_same(found, fit())
+
+
+def test_a_worker_freezes(client, monkeypatch):
+    monkeypatch.setattr(rounds, "PATIENCE", 1.0)
+    pid = a_worker(client)
+    try:
+        found = fit(at_step=2, do=lambda: os.kill(pid, signal.SIGSTOP), client=client)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert_same(found, fit())
+    assert sum(step["lost"] for step in found.history_) > 1
+
+
+def test_workers_come_and_go(client, cluster):
+    found = fit(at_step=1, do=lambda: cluster.scale(3), client=client)
+    assert_same(found, fit())
+    found = fit(at_step=1, do=lambda: cluster.scale(1), client=client)
+    assert_same(found, fit())
+    cluster.scale(2)
+
+
+def deadly(block, block_info=None):
+    if block_info[0]["chunk-location"][0] == 3 and _is_worker():
+        os._exit(1)
+    return block
+
+
+def _is_worker():
+    try:
+        return get_worker() is not None
+    except ValueError:
+        return False
+
+
+def test_a_partition_that_kills_is_named(client, cluster, monkeypatch):
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
+    monkeypatch.setattr(rounds, "KILLS", 2)  # it takes a while until a worker is back
+    with pytest.raises(Lost, match=r"Partition 3 \(rows 750 to 999\): 2 workers died over it"):
+        fit(da.zeros((1500, 6), chunks=(250, 6)).map_blocks(deadly, dtype=float), client=client)
+
+
+def start(*words):
+    return subprocess.Popen([sys.executable, "-m", "dask", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def fragile():
+    """A scheduler that can be killed, and its one worker."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    options = ["--no-dashboard"]
+    scheduler = start("scheduler", "--host", "127.0.0.1", "--port", address.rpartition(":")[2], *options)
+    worker = start("worker", address, "--host", "127.0.0.1", "--no-nanny", "--nthreads", "1", *options)
+    client = Client(address, set_as_default=False, timeout=60)
+    yield client, scheduler
+    for process in (scheduler, worker):
+        process.kill()
+        process.wait()
+    client.close(timeout=1)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_scheduler_is_lost_and_the_fit_goes_on_elsewhere(fragile, client, tmp_path):
+    mortal, scheduler = fragile
+    died = []
+
+    def die():
+        scheduler.kill()
+        died.append(time.monotonic())
+
+    kept = tmp_path / "kept.npz"
+    with pytest.raises(Lost, match=f"(?s)scheduler at tcp.* is gone.*{kept} holds the state"), shoal.Checkpoint(kept, every=0):
+        fit(at_step=3, do=die, client=mortal)
+    assert time.monotonic() - died[0] < 10
+    with shoal.Checkpoint(kept, every=0):
+        found = fit(client=client)
+    assert_same(found, fit())
+
+
+def test_what_was_not_kept_is_told(client, monkeypatch):
+    monkeypatch.setattr(rounds.Crew, "look", lambda *_: (_ for _ in ()).throw(Lost("gone.")))
+    with pytest.raises(Lost, match="Nothing of the fit was kept"):
+        fit(client=client)
+
+
+def test_no_more_is_under_way_than_keeps_workers_busy(client, monkeypatch):
+    most = []
+    send = rounds.Round._send
+    monkeypatch.setattr(rounds.Round, "_send", lambda self, *a: (send(self, *a), most.append(len(self.tries))))
+    fit(da.from_array(X, chunks=(100, 6)), client=client, max_iter=1)
+    assert max(most) <= rounds.AHEAD * 2
