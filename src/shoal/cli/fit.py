@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from .engine import check_engine, engine_options, working
 from .methods import method_option, set_option
 from .options import COUNT, DATA, Picture, fit_options, force_option, rows_options, watch_options
 
@@ -20,6 +21,7 @@ from .options import COUNT, DATA, Picture, fit_options, force_option, rows_optio
 @method_option
 @set_option
 @fit_options
+@engine_options
 @rows_options
 @click.option("--text-column", type=str, help="A column of text that the report shows beside rows.")
 @click.option("--image", type=Picture(), help="Shape of the pictures that rows are, for the report: 28x28.")
@@ -39,6 +41,7 @@ def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json
 
     settings["extra"] = assignments(settings["extra"])
     folder = Path(output)
+    check_engine(settings)
     inputs = [data] if settings["init"] in (None, *SEEDINGS) else [data, settings["init"]]
     check(folder, force, *inputs)
     if settings["id_column"] is not None:
@@ -55,6 +58,6 @@ def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json
             warm(settings["method"], rows, settings)
         with locked(folder):
             check(folder, force, *inputs)  # once more, now that nobody else can put anything there
-            with run.begun(folder, data, settings, shlex.join(["shoal", *sys.argv[1:]])) as notes:
+            with run.begun(folder, data, settings, shlex.join(["shoal", *sys.argv[1:]])) as notes, working(settings):
                 result = run.carry_out(folder, notes, rows, watch)
     show(result, as_json, run.lines(result))

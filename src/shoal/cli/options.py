@@ -98,7 +98,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 force_option = click.option("--force", is_flag=True, help="Replace what is there already.")
 
 
-def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
@@ -109,7 +109,7 @@ def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Com
 
 DATA = click.Path(exists=True, readable=True)
 ROWS = ("columns", "id_column", "limit_rows", "array", "header", "delimiter", "zero_based", "scratch")
-rows_options = _together(
+rows_options = together(
     click.option(
         "--columns", type=Names(), help="Columns to cluster by, between commas: names or numbers from 0 (2:5 is 2,3,4)."
     ),
@@ -121,7 +121,7 @@ rows_options = _together(
     click.option("--zero-based/--one-based", default=None, help="Where the columns of an svmlight file begin to count."),
     click.option("--scratch", type=click.Path(exists=True, file_okay=False), help="Folder for scratch files."),
 )
-fit_options = _together(
+fit_options = together(
     click.option("--init", default=None, help="k-means++, k-means||, afk-mc2, random, or a file of centres (npy or a model)."),
     click.option("--metric", type=click.Choice(["euclidean", "cosine"]), default="euclidean", show_default=True),
     click.option("--standardize", is_flag=True, help="Give every column mean 0 and variance 1 first."),
@@ -130,7 +130,7 @@ fit_options = _together(
     click.option("--memory", type=SIZE, help="Keep below: 512MB, 2GB. Refused at once if that can't be."),
     click.option("--threads", type=COUNT, help="Threads to use (the result does not depend on it)."),
 )
-watch_options = _together(
+watch_options = together(
     click.option(
         "--progress",
         type=click.Choice(["auto", "bar", "plain", "json", "none"]),

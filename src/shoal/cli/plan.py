@@ -64,7 +64,7 @@ def _instead(rows: Any, k: int, limit: float, needed: float) -> str:
 
 
 def _default() -> int:
-    from ..core.rows import default_threads
+    from ..core.threads import default_threads
 
     return default_threads()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from .engine import check_engine, engine_options, working
 from .options import COUNT, DATA, force_option, rows_options, watch_options
 
 SPARSE = (".svmlight", ".libsvm", ".svm")
@@ -18,6 +19,7 @@ SPARSE = (".svmlight", ".libsvm", ".svm")
 @click.option("-o", "--output", type=click.Path(), required=True, help="Labels: npy, or parquet for ids and labels.")
 @click.option("--threads", type=COUNT, help="Threads to use.")
 @rows_options
+@engine_options
 @force_option
 @watch_options
 def predict(
@@ -42,10 +44,12 @@ def predict(
         need_parquet()
     elif settings["id_column"] is not None:
         raise click.UsageError(f"{path}: npy has no room for ids: name a file that ends in .parquet.")
+    check_engine(settings)
     refuse(path, force, model, data)
     with watching(progress, quiet) as watch:
         watch.note("labelling the rows")
-        rows, labels, k = _label(model, data, threads, settings)
+        with working(settings):
+            rows, labels, k = _label(model, data, threads, settings)
         write_labels(path, labels, rows.id_column)
     import numpy as np
 

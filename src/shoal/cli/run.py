@@ -21,6 +21,7 @@ from .output import saving, write_json, write_labels, write_records, writing
 from .progress import Watch
 from .stopping import Interrupted
 
+WORK = ("tasks", "bytes", "lost")  # what work elsewhere has taken
 EVERY = 10.0  # seconds from one checkpoint to the next, or longer: writing takes no more than 1% of the time
 
 
@@ -166,6 +167,7 @@ def _leave(folder: Path, notes: dict[str, Any], rows: Any, model: Any, told: lis
         "steps": int(getattr(model, "n_iter_", 0)),
         "stopped": str(getattr(model, "stop_reason_", "")),
         "seconds": seconds,
+        "work": {name: sum(step[name] for step in model.history_) for name in WORK if name in model.history_[-1]},
         "summary": str(getattr(model, "summary_", "")),
         "files": {name: str(folder / file) for name, file in files.items()},
         "warnings": told,
@@ -218,15 +220,17 @@ def _told_of(told: list[str], what: str) -> Iterator[None]:
 
 def lines(result: Mapping[str, Any]) -> dict[str, object]:
     """The result for people."""
+    from ..core.memory import in_words
     from ..report.words import ENDS
 
-    energy = result["energy"]
+    energy, work = result["energy"], result.get("work")
     return {
         "rows": f"{result['rows']:,} x {result['columns']:,}",
         "clusters": f"{result['clusters']:,} by {result['method']} ({result['estimator']}), seed {result['seed']}"
         + ", standardized columns" * bool(result.get("standardized")),
         **({} if energy is None else {"energy": f"{energy:,.6g}"}),
         "ended": f"{ENDS.get(result['stopped'], result['stopped'])} after {result['steps']:,} steps, {result['seconds']:.1f} s",
+        **({"workers": f"{work['tasks']:,} tasks, {in_words(work['bytes'])} moved, {work['lost']:.1f} s lost"} if work else {}),
         **({"in short": result["summary"]} if result["summary"] else {}),
         **result["files"],
     }

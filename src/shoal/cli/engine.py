@@ -1,0 +1,52 @@
+"""Who does the work of a command: threads of this process, or workers of dask."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from .errors import NoRoom
+from .options import COUNT, together
+from .options import settings as current
+
+ENGINE = ("engine", "scheduler", "workers")
+engine_options = together(
+    click.option("--engine", type=click.Choice(["threads", "dask"]), help="Who works on the rows; threads, unless it is said."),
+    click.option("--scheduler", type=str, metavar="ADDRESS", help="Of a dask cluster whose workers find DATA under its path."),
+    click.option("--workers", type=COUNT, help="How many dask workers to start on this machine instead."),
+)
+
+
+def check_engine(settings: Mapping[str, Any]) -> None:
+    """Before anything is opened."""
+    engine, scheduler, workers = (settings.get(name) for name in ENGINE)
+    if engine != "dask":
+        for name in ("scheduler", "workers"):
+            if settings.get(name) is not None:
+                raise click.UsageError(f"--{name} {settings[name]} means nothing without --engine dask: say that, too.")
+    elif (scheduler is None) == (workers is None):
+        raise click.UsageError("--engine dask needs --scheduler ADDRESS or --workers COUNT, and not both: say which.")
+
+
+@contextlib.contextmanager
+def working(settings: Mapping[str, Any]) -> Iterator[None]:
+    """What a command does in here is done by the engine that was asked for."""
+    if settings.get("engine") != "dask":
+        yield
+        return
+    from ..core.engine import Engine, Lost
+
+    try:
+        from ..scaleout.cluster import client_of
+    except ImportError as error:
+        raise click.UsageError("--engine dask needs that package: pip install 'shoal[dask]'.") from error
+    try:
+        with client_of(settings.get("scheduler"), settings.get("workers") or 1) as client, Engine(client):
+            yield
+    except Lost as error:
+        raise NoRoom(f"{error} {current().stopper.advice}".strip()) from error
+    except ConnectionError as error:
+        raise click.UsageError(str(error)) from error
