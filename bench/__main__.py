@@ -13,6 +13,7 @@ from .faults import faults
 from .measure import Lab
 from .resources import many_rows, memory, startup
 from .results import FOLDER, keep, made, read, render
+from .scaleout import scaleout
 from .signals import signals
 from .spectral import nmi, readings, scaling, speed
 from .stochastic import ends, reach, stream, variance
@@ -32,6 +33,7 @@ SUITES: dict[str, Suite] = {
     "bigfile": bigfile,
     "faults": faults,
     "signals": signals,
+    "scaleout": scaleout,
 }
 
 

@@ -16,7 +16,7 @@ import joblib
 Entry = dict[str, Any]
 
 FOLDER = Path(__file__).parent / "results"
-PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "scikit-learn-intelex", "faiss-cpu", "superkmeans")
+PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "scikit-learn-intelex", "faiss-cpu", "superkmeans", "dask", "dask-ml")
 
 
 def ratio_text(ratio: float) -> str:

@@ -19,8 +19,9 @@ import pytest
             ["bigfile", "faults"],
             ["peak MB under a limit", "times that auto read the file", "Parquet's time", "checkpoint: harmed"],
         ),
+        (["scaleout"], ["a step on workers", "lloyd: harmed"]),
     ],
-    ids=["kmeans", "spectral", "files"],
+    ids=["kmeans", "spectral", "files", "dask"],
 )
 def test_a_tiny_benchmark(suites, told):
     command = [sys.executable, "-m", "bench", *suites, "--quick"]

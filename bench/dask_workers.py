@@ -1,0 +1,44 @@
+"""Workers of dask on this machine, rows for them, and a clock."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+
+@contextlib.contextmanager
+def workers(count: int, **options: Any) -> Iterator[Any]:
+    from distributed import Client, LocalCluster
+
+    here = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": 50, "threads_per_worker": 1}
+    with LocalCluster(n_workers=count, **here, **options) as cluster, Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+def clouds(n: int, d: int, groups: int, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    centers = 3 * rng.normal(size=(groups, d)).astype(np.float32)
+    return rng.normal(size=(n, d)).astype(np.float32) + centers[rng.integers(groups, size=n)]
+
+
+def held(client: Any, X: Any, chunks: int) -> Any:
+    """X on the workers."""
+    import dask.array as da
+    from distributed import wait
+
+    with client.as_current(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is large, and sent once
+        rows = client.persist(da.from_array(X, chunks=(-(-len(X) // chunks), X.shape[1])))
+        wait(rows)
+    return rows
+
+
+def timed(fit: Callable[[], Any]) -> tuple[float, Any]:
+    begun = time.perf_counter()
+    model = fit()
+    return time.perf_counter() - begun, model

@@ -1,0 +1,121 @@
+"""Dask: on any number of workers, and whichever of them are killed, every method finds the bits that threads find."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .dask_workers import clouds, timed, workers
+from .measure import Lab
+from .results import Entry
+from .suites import entry_of
+
+KILLS = 20
+
+
+def counts(lab: Lab) -> Iterator[Entry]:
+    """One, two and four workers: whatever is not bit-equal to threads over the same partitions is harm."""
+    import dask.array as da
+
+    import shoal
+
+    n = 3_000 if lab.quick else 60_000
+    D = da.from_array(clouds(n, 12, 20), chunks=(n // 6, 12))
+    chosen = {name: make for name, make in methods().items() if name == "lloyd" or not lab.quick}
+    told: dict[str, Entry] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with shoal.Engine(None):
+            expected = {name: make().fit(D) for name, make in chosen.items()}
+        for count in (1, 2) if lab.quick else (1, 2, 4):
+            with workers(count) as client, shoal.Engine(client):
+                for name, make in chosen.items():
+                    row = told.setdefault(name, {"case": name, "harmed": 0})
+                    row["harmed"] += not same(make().fit(D), expected[name])
+    lab.failures += sum(row["harmed"] for row in told.values())
+    figures = [{"what": f"{row['case']}: harmed", "value": row["harmed"], "limit": 0} for row in told.values()]
+    measure = f"{n:,} rows in 6 partitions on one, two and four workers. Harmed: other bits than threads find."
+    yield entry_of(lab, "counts", measure, list(told.values()), figures)
+
+
+def methods() -> dict[str, Callable[[], Any]]:
+    import shoal
+
+    return {
+        "lloyd": lambda: shoal.KMeans(20, algorithm="lloyd", random_state=0, max_iter=8, tol=0),
+        "k-means||": lambda: shoal.KMeans(20, init="k-means||", random_state=0, max_iter=4, tol=0),
+        "nested": lambda: shoal.NestedKMeans(20, random_state=0),
+        "minibatch": lambda: shoal.MiniBatchKMeans(20, random_state=0, max_iter=10),
+        "vrkm": lambda: shoal.VarianceReducedKMeans(20, random_state=0, max_iter=3),
+        "mixture": lambda: shoal.SphericalMixture(20, random_state=0, max_iter=5),
+        "binary": lambda: shoal.BinaryKMeans(20, random_state=0),
+        "compressed": lambda: shoal.CompressedKMeans(20, random_state=0, refine=True),
+        "standardized": lambda: shoal.Standardized(shoal.KMeans(20, random_state=0, max_iter=4, tol=0)),
+        "nystrom": lambda: shoal.NystromSpectral(20, random_state=0, n_samples=100, n_init=1),
+        "spectral": lambda: shoal.MiniBatchSpectral(20, random_state=0, max_iter=3, sigma=8.0, tol=0, n_init=1),
+    }
+
+
+def same(a: Any, b: Any) -> bool:
+    names = ("labels_", "cluster_centers_", "embedding_", "inertia_", "n_iter_")
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in names if hasattr(a, name))
+
+
+def kills(lab: Lab) -> Iterator[Entry]:
+    """kill -9 of a worker at random moments of a fit; whatever is not bit-equal to threads is harm."""
+    import dask.array as da
+
+    import shoal
+
+    times = 1 if lab.quick else int(os.environ.get("SHOAL_KILLS", KILLS))
+    n = 3_000 if lab.quick else 60_000
+    X = clouds(n, 12, 20)
+    rng = np.random.default_rng(os.getpid())
+    told = []
+    with workers(3) as client:
+        D = da.from_array(X, chunks=(n // 6, 12))
+        for name, make in methods().items():
+            if lab.quick and name != "lloyd":
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                with shoal.Engine(None):
+                    expected = make().fit(D)
+                with shoal.Engine(client):
+                    usual, model = timed(lambda make=make: make().fit(D))
+                    harmed, hit = int(not same(model, expected)), 0
+                    for _ in range(times):
+                        done = threading.Event()
+                        killer = threading.Thread(target=_kill, args=(client, float(rng.uniform(0, usual)), done, rng))
+                        killer.start()
+                        model = make().fit(D)
+                        hit += not done.is_set()
+                        done.set()
+                        killer.join()
+                        harmed += not same(model, expected)
+                        _full(client, 3)
+            told.append({"case": name, "kills": times, "seconds of a fit": usual, "harmed": harmed})
+            lab.say("  " + ", ".join(f"{key} {value}" for key, value in told[-1].items()))
+            lab.failures += bool(harmed)
+    figures = [{"what": f"{row['case']}: harmed", "value": row["harmed"], "limit": 0} for row in told]
+    measure = f"{n:,} rows in 6 partitions on 3 workers, of which one is killed at a random moment. Harmed: other bits."
+    yield entry_of(lab, "kills", measure, told, figures)
+
+
+def _kill(client: Any, after: float, done: threading.Event, rng: Any) -> None:
+    pids = list(client.run(os.getpid).values())
+    if not done.wait(after) and pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pids[int(rng.integers(len(pids)))], signal.SIGKILL)
+
+
+def _full(client: Any, count: int) -> None:
+    """Wait until all workers are back."""
+    client.wait_for_workers(count, timeout=120)
