@@ -85,7 +85,7 @@ def test_who_runs_and_how_long_is_left():
 
     paper = Paper("key", "title", "", "", (), (Experiment("one", (3.0, 9.0), work), Experiment("two", (1.0, 9.0), work)))
     heard = []
-    carry_out([paper, paper], run.QUICK, NOTHING, lambda *told: heard.append(told))
+    list(carry_out([paper, paper], run.QUICK, NOTHING, lambda *told: heard.append(told)))
     assert list(dict.fromkeys(name for name, _, _ in heard)) == ["key: one", "key: two"]
     shares = [share for _, share, _ in heard]
     assert shares == sorted(shares)

@@ -86,6 +86,23 @@ def test_the_command(capsys):
 
 
 @pytest.mark.usefixtures("little")
+def test_what_is_done_is_written(capsys, monkeypatch):
+    """A paper that fails takes none of those before it along; --time is how long seeds are begun."""
+    begun = []
+
+    def some(papers, effort, *_):
+        begun.append(effort.seconds)
+        yield run.Report(papers[0], [], [judge(claim, {}) for claim in papers[0].claims], [])
+        raise MemoryError
+
+    monkeypatch.setattr(run, "carry_out", some)
+    assert call(capsys, "reproduce", "all", "--time", "2m", "-o", "out", "-q")[0] != 0
+    assert [paper["paper"] for paper in json.loads(Path("out/claims.json").read_text())["papers"]] == ["convergence"]
+    assert 'id="convergence"' in Path("out/report.html").read_text()
+    assert begun == [120.0]
+
+
+@pytest.mark.usefixtures("little")
 def test_what_it_refuses(capsys):
     assert "convergence" in refused(capsys, errors.USAGE, "reproduce", "magic", "-o", "out")
     assert "--output" in refused(capsys, errors.USAGE, "reproduce", "nested")

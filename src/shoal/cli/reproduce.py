@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .errors import BadData
-from .options import force_option, watch_options
+from .options import TIME, force_option, watch_options
 
 PAPERS = ("convergence", "nested", "variance", "compressed", "spectral")
 FILES = ("report.html", "claims.json")
@@ -21,8 +21,9 @@ EVERY = 10.0  # seconds between lines on one experiment
 @click.option(
     "--quick/--full",
     default=True,
-    help="Some rows and seeds, within 3 minutes a paper; or all rows, and seeds for ten minutes of computing.",
+    help="Some rows and seeds, within 3 minutes a paper; or all rows and seeds, which takes hours or, for some, days.",
 )
+@click.option("--time", "seconds", type=TIME, help="Begin no further seed of an experiment after so long.")
 @click.option(
     "--data",
     "folder",
@@ -32,7 +33,9 @@ EVERY = 10.0  # seconds between lines on one experiment
 @click.option("-o", "--output", type=click.Path(), required=True, help="Folder for report.html and claims.json.")
 @force_option
 @watch_options
-def reproduce(paper: str, quick: bool, folder: str | None, output: str, force: bool, **settings: Any) -> None:
+def reproduce(
+    paper: str, quick: bool, seconds: float | None, folder: str | None, output: str, force: bool, **settings: Any
+) -> None:
     """Run a paper's experiments again: its figures and tables beside ours, and a verdict on each claim."""
     from .output import saving, show, show_table, write_json
     from .progress import watching
@@ -48,15 +51,18 @@ def reproduce(paper: str, quick: bool, folder: str | None, output: str, force: b
 
         chosen = [import_module(f"shoal.papers.{name}").PAPER for name in PAPERS if paper in (name, "all")]
         effort = QUICK if quick else FULL
+        if seconds is not None:
+            effort = effort._replace(seconds=seconds)
+        origin, reports = _origin(paper, effort.name), []
         try:
-            reports = carry_out(chosen, effort, Shelf(None if folder is None else Path(folder)), _teller(watch))
+            for report in carry_out(chosen, effort, Shelf(None if folder is None else Path(folder)), _teller(watch)):
+                reports.append(report)  # and written at once: the next paper may take hours
+                with saving(out / FILES[0]):
+                    write(out / FILES[0], reports, origin)
+                told = document(reports, effort.name, origin)
+                write_json(out / FILES[1], told)
         except Unreadable as error:
             raise BadData(str(error)) from error
-        origin = _origin(paper, effort.name, chosen)
-        with saving(out / FILES[0]):
-            write(out / FILES[0], reports, origin)
-        told = document(reports, effort.name, origin)
-        write_json(out / FILES[1], told)
     if settings["as_json"]:
         show(told, True, {})
         return
@@ -95,7 +101,7 @@ def _teller(watch: Any) -> Any:
     return tell
 
 
-def _origin(paper: str, effort: str, chosen: list[Any]) -> Any:
+def _origin(paper: str, effort: str) -> Any:
     import datetime
     import shlex
     import sys
