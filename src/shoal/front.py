@@ -7,7 +7,6 @@ from typing import Any
 
 from sklearn.utils._param_validation import validate_parameter_constraints
 
-from .core.engine import Engine
 from .core.memory import MemoryLimit
 from .core.parameters import Count
 from .kmeans.nested import NestedKMeans
@@ -68,7 +67,5 @@ def cluster(
     with contextlib.ExitStack() as stack:
         if memory_limit is not None:
             stack.enter_context(MemoryLimit(memory_limit))
-        if engine is not None:
-            stack.enter_context(Engine(engine))
-        model.fit(X, sample_weight=sample_weight)
+        model.fit(X, sample_weight=sample_weight, engine=engine)
     return model

@@ -129,6 +129,15 @@ def test_current_client_is_used(client):
     assert model.history_[0]["tasks"] > 0
 
 
+@pytest.mark.parametrize("name", ["lloyd", "standardized", "nystrom"])
+def test_a_client_for_one_fit(name, client):
+    assert_same(FITS[name]().fit(collection(), engine=client), fit(FITS[name](), collection(), None))
+    with pytest.raises(TypeError, match="engine='here' is no dask"):
+        FITS[name]().fit(collection(), engine="here")
+    with pytest.raises(TypeError, match="X is a ndarray of this process: give a dask array"):
+        FITS[name]().fit(X, engine=client)
+
+
 def test_history_tells_what_moved(client):
     steps = fit(FITS["lloyd"](), collection(), client).history_
     assert all(step["tasks"] >= 4 and step["bytes"] > 4 * len(X) and step["lost"] >= 0 for step in steps)

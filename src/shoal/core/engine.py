@@ -6,6 +6,7 @@ No such package is imported before a user brings something of its kind.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
 from functools import wraps
 from importlib import import_module
@@ -64,6 +65,18 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         assert self._token is not None
         ENGINE.reset(self._token)
+
+
+def using(engine: Any, X: Any) -> AbstractContextManager[Any]:
+    """For one fit to X; None: whoever would work on it anyway."""
+    if engine is None:
+        return nullcontext()
+    if not isinstance(X, FarSource | FileSource) and room_of(X) is None:
+        raise TypeError(
+            f"engine={engine!r} is for rows that its workers can reach, but X is a {type(X).__name__} of this process: give a "
+            "dask array, a dask dataframe or open_rows(path), or leave engine out."
+        )
+    return Engine(engine)
 
 
 def bring(X: Any) -> Any:

@@ -261,7 +261,7 @@ class CentersEstimator(
         return tags
 
     @abstractmethod
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, engine: Any = None) -> Self:
         """Cluster the rows of X."""
 
 

@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from . import partition
 from .checks import check_centers, check_weights
 from .driver import Journal, Limits, Outcome, drive, journal
+from .engine import using
 from .estimator import NEAR, CentersEstimator, Hooks, all_or_nothing, seed_of, tell_user, warn, with_callbacks
 from .kept import is_like, is_outcome
 from .memory import planned
@@ -84,7 +85,7 @@ class CenterMover(CentersEstimator, ABC):
         """The method for these rows."""
 
     @with_callbacks
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, engine: Any = None) -> Self:
         """Cluster the rows of X. If that fails, the model stays what it was.
 
         Parameters
@@ -97,6 +98,9 @@ class CenterMover(CentersEstimator, ABC):
         sample_weight : array of shape (n_samples,), float or None, default=None
             How much each row counts, as if it were there so many times; None for 1 each. A row of weight 0 gets a label
             and has no say.
+        engine : dask.distributed.Client or None, default=None
+            Whose workers to use for this fit (see `Engine`); None for those of the current client, if X is a dask
+            collection, else threads of this process.
 
         Returns
         -------
@@ -105,7 +109,7 @@ class CenterMover(CentersEstimator, ABC):
         started = time.perf_counter()
         self._validate_params()
         deadline = None if self.time_budget is None else started + self.time_budget
-        with all_or_nothing(self):
+        with using(engine, X), all_or_nothing(self):
             rows, given = self._first_look(X, sample_weight)
             weights = rows.weights if rows.has_weights else None
             with planned(self, rows), rows, journal(self, rows.source, weights, seed_of(self.random_state)) as kept:

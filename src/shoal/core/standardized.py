@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .checks import check_rows, check_weights
-from .engine import lazily
+from .engine import lazily, using
 from .estimator import all_or_nothing
 from .scaled import scaled, scales_of
 from .sources import FileSource
@@ -63,7 +63,7 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, engine: Any = None) -> Self:
         """Measure the columns, then fit the estimator to the scaled rows. If that fails, the model stays what it was.
 
         Parameters
@@ -73,13 +73,15 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         y : ignored
         sample_weight : array of shape (n_samples,), float or None, default=None
             How much each row counts, for the means and deviations too; for estimators that know weights.
+        engine : dask.distributed.Client or None, default=None
+            Whose workers to use for this fit, as for the estimator.
 
         Returns
         -------
         self
         """
         self._validate_params()
-        with all_or_nothing(self):
+        with using(engine, X), all_or_nothing(self):
             source = check_rows(self, X, reset=True)
             weights = check_weights(sample_weight, source.shape[0])
             self.mean_, self.scale_ = scales_of(source, weights, getattr(self.estimator, "n_threads", None))

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..core.checks import check_rows
 from ..core.directions import of_unit_length
 from ..core.driver import Journal, Limits, Outcome, journal
-from ..core.engine import lazily
+from ..core.engine import lazily, using
 from ..core.estimator import all_or_nothing, seed_of, tell_user, warn
 from ..core.memory import planned
 from ..core.moments import check_values
@@ -148,7 +148,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
     def _embed(self, rows: Rows, X: Any, journal: Journal, deadline: float | None) -> Found:
         """Eigenvectors of the rows of X, and how to embed others."""
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, engine: Any = None) -> Self:
         """Cluster the rows of X. If that fails, the model stays what it was.
 
         Parameters
@@ -156,6 +156,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         X : array, sparse matrix or table of shape (n_samples, n_features)
             Real numbers, finite, as for `KMeans`. Rows are read in blocks, so that a memory map may be larger than memory.
         y : ignored
+        engine : dask.distributed.Client or None, default=None
+            Whose workers to use for this fit, as for `KMeans.fit`.
 
         Returns
         -------
@@ -164,7 +166,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         budget = getattr(self, "time_budget", None)
         deadline = None if budget is None else time.perf_counter() + budget
         self._validate_params()
-        with all_or_nothing(self):
+        with using(engine, X), all_or_nothing(self):
             source = check_rows(self, X, reset=True)
             n, k = source.shape[0], self.n_clusters
             if n < k:
