@@ -144,6 +144,12 @@ def test_history_tells_what_moved(client):
     assert "tasks" not in FITS["lloyd"]().fit(X).history_[0]
 
 
+def test_small_batches_come_several_at_a_time(client):
+    first, *others = fit(shoal.MiniBatchKMeans(8, batch_size=100, max_iter=4), collection(), client).history_
+    assert first["tasks"] > 0
+    assert not any(step["tasks"] for step in others)
+
+
 def test_rows_that_are_not_finite_are_named(client):
     bad = X.copy()
     bad[1234, 2] = np.nan

@@ -32,6 +32,7 @@ BLOCK_ROWS_OF_BITS = 8192
 PARTITION = 16  # blocks
 WORK, PIECES = 1 << 24, 16  # of picked rows: multiplications that a block must be worth if it is still to be read, most blocks
 SPARSE_COLUMNS = 1024  # that a sparse row is taken to cost as much as
+TOGETHER = 1 << 14  # rows of small batches that are sent for at a time, where they are elsewhere
 
 
 class Frame(NamedTuple):
@@ -205,8 +206,29 @@ class Rows:
 
         They are read when they are worked on, by the same threads.
         """
-        some = copy(self)
         source = self.source.gather(ids) if isinstance(self.source, FarSource) else PickedSource(self.source, ids)
+        return self._picked(source, ids, k)
+
+    def batches(self, ids_of: Callable[[int], Array], k: int) -> Callable[[int], Rows]:
+        """Picks by their numbers, one after the other. Where rows are elsewhere several come at a time: the way is long."""
+        near: dict[int, Rows] = {}
+
+        def batch(number: int) -> Rows:
+            if not isinstance(self.source, FarSource):
+                return self.pick(ids_of(number), k)
+            if number not in near:
+                near.clear()
+                first = ids_of(number)
+                ids = [first, *(ids_of(number + i) for i in range(1, TOGETHER // len(first)))]
+                there, cuts = self.source.gather(np.concatenate(ids)), np.cumsum([0, *map(len, ids)])
+                for i, (a, b) in enumerate(pairwise(cuts)):
+                    near[number + i] = self._picked(find_source(there.read(a, b)), ids[i], k)
+            return near.pop(number)
+
+        return batch
+
+    def _picked(self, source: Source, ids: Array, k: int) -> Rows:
+        some = copy(self)
         some.source, some.n, some.weights = source, len(ids), self._weights_of(ids)
         work = len(ids) * k * (SPARSE_COLUMNS if self.is_sparse else self.d)
         pieces = 1 << (min(max(work // WORK, 1), PIECES).bit_length() - 1)

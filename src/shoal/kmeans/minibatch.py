@@ -10,6 +10,7 @@ doi:10.1007/BF00938486), not to within a tolerance.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -193,11 +194,16 @@ class MiniBatchKMeans(StreamMover):
         n, size, mass = len(rows) if heavy is None else len(heavy), self.batch_size, float(rows.weights.sum())
         tol, patience = self.tol * moments.variance, self.max_no_improvement
 
+        def ids_of(start: int, batch: int) -> Array:
+            ids = draw(n, size, seed, start, batch)
+            return ids if heavy is None else heavy[ids]
+
+        @cache
+        def batches(start: int) -> Callable[[int], Rows]:
+            return rows.batches(partial(ids_of, start), self.n_clusters)
+
         def advance(state: State) -> tuple[State, Info]:
-            batch = rows
-            if size < n:
-                ids = draw(n, size, seed, state.start, state.batches + 1)
-                batch = rows.pick(ids if heavy is None else heavy[ids], self.n_clusters)
+            batch = batches(state.start)(state.batches + 1) if size < n else rows
             return step(batch, state, mass, max(n / size, 1), self.l1_radius)
 
         return Method(

@@ -80,9 +80,11 @@ class Round:
                 attempt.future.release()
 
     def _feed(self, at: int, shared: Any) -> None:
-        """Send what there is room for. A task whose workers died goes alone: dask blames all that died with it."""
+        """Send what there is room for. Of tasks that lost their workers together each goes alone: one of them did it."""
         if self.suspects or self.alone in self.tries:
             if not self.tries:
+                if len(self.suspects) == 1:
+                    self._judge(self.suspects[0])
                 self.alone = self.suspects.pop(0)
                 self._send(self.alone, self.order)
             return
@@ -131,22 +133,27 @@ class Round:
         self.tries[attempt.number].remove(attempt)
 
     def _was_killed(self, attempt: Try) -> bool:
-        """Has it taken its workers with it? Once it has done so alone, it has no other chance."""
+        """Did its workers die over it? If it was alone, there is nobody else to blame."""
         error = attempt.future.exception(timeout=SILENCE) if attempt.future.status == "error" else None
         if not isinstance(error, KilledWorker):
             return False
         number = attempt.number
-        died = self.deaths[number] = self.deaths.get(number, 0) + error.allowed_failures + 1
-        if number == self.alone and died >= KILLS:
-            raise Lost(
-                f"{self.make(number).name}: {died} workers died over it, one after the other, the last at "
-                f"{getattr(error.last_worker, 'address', error.last_worker)}: give workers more memory, or look at these rows."
-            ) from error
+        self.deaths[number] = self.deaths.get(number, 0) + error.allowed_failures + 1
+        if number == self.alone:
+            self._judge(number)
         self._give_up(attempt)
         if not self.tries[number]:
             del self.tries[number]
             self.suspects.append(number)
         return True
+
+    def _judge(self, number: int) -> None:
+        if self.deaths[number] >= KILLS:
+            raise Lost(f"{self._cost(number)}, one after the other: give workers more memory, or look at these rows.")
+
+    def _cost(self, number: int) -> str:
+        died = self.deaths[number]
+        return f"{self.make(number).name}: {died} worker{'s' * (died > 1)} died over it"
 
     def _fetch(self, at: int) -> None:
         """The answer to a task, and with it others that are there. It is gone if its worker is, and then comes again."""
@@ -198,7 +205,10 @@ class Round:
             self._send(number, self.order)
 
     def _look(self, now: bool = False) -> None:
-        gone, moment = self.crew.look(now), time.monotonic()
+        try:
+            gone, moment = self.crew.look(now), time.monotonic()
+        except Lost as error:
+            raise Lost("; ".join([*map(self._cost, self.suspects), str(error)])) from error
         self.crew.lost += sum(moment - t.sent for tries in self.tries.values() for t in tries if t.future.key in gone)
 
 
