@@ -63,3 +63,13 @@ def test_a_verdict_as_json():
         "verdict": HOLDS,
         "reason": "a (should be at least 1): ∞",
     }
+
+
+def test_all_cases_have_to_be_tried():
+    """What holds wherever it was tried holds in part, if it was not tried everywhere."""
+    needs = claim(Check("speed", least=2.0, cases=("mnist", "sift")))
+    verdict = judge(needs, {"mnist, k = 2: speed": 3.0})
+    assert verdict.word == PARTLY
+    assert verdict.reason.endswith("speed (sift): not measured")
+    assert judge(needs, {"mnist: speed": 3.0, "sift: speed": 3.0}).word == HOLDS
+    assert judge(needs, {}).word == UNTRIED

@@ -20,9 +20,16 @@ class Check(NamedTuple):
     name: str
     least: float = -math.inf
     most: float = math.inf
+    cases: tuple[str, ...] = ()  # that all have to be measured: their names, or how these begin
 
     def values(self, measured: Measured) -> dict[str, float]:
         return {key: value for key, value in measured.items() if key == self.name or key.endswith(f": {self.name}")}
+
+    def missing(self, measured: Measured) -> list[str]:
+        """What ought to have been measured, and was not."""
+        there = self.values(measured)
+        lack = [case for case in self.cases if not any(key.startswith(case) for key in there)]
+        return [f"{self.name} ({', '.join(lack)})" if lack else self.name] if lack or not there else []
 
     def met_by(self, value: float) -> bool:
         return self.least <= value <= self.most
@@ -66,7 +73,7 @@ def judge(claim: Claim, measured: Measured) -> Verdict:
     met = [check.met_by(value) for check, values in found for value in values.values()]
     word = UNTRIED if not met else HOLDS if all(met) else PARTLY if any(met) else FAILS
     reason = "; ".join(_reason(check, values) for check, values in found if values)
-    missing = [check.name for check, values in found if not values]
+    missing = [name for check in claim.checks for name in check.missing(measured)]
     if word == UNTRIED:
         reason = "not measured in this run"
     elif missing:

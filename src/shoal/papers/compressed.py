@@ -45,9 +45,8 @@ CLAIMS = (
         "Learning lowers both the upper bound and the loss, and both settle within a few iterations.",
         "both fall, and settle within a few iterations",
         (
-            Check("last upper bound over the first", most=1.0),
-            Check("last loss over the first", most=1.0),
-            Check("smallest share by which the bound exceeds the loss", least=0.0),
+            Check("last upper bound over the first", most=0.95),
+            Check("last loss over the first", most=0.95),
             Check("rounds until both stay within 5% of where they end", most=10),
         ),
     ),
@@ -56,28 +55,40 @@ CLAIMS = (
         "Table 2",
         "CKM is several times as fast as k-means.",
         "11.94 (RCV1), 5.67 (CovType) and 39.19 times (MNIST8M)",
-        (Check("speed-up of CKM over k-means", least=5.0),),
+        (
+            Check("speed-up of CKM over k-means", least=5.0),
+            Check("speed-up of CKM by the letter over k-means", least=5.0),
+        ),
     ),
     Claim(
         "faster-than-spectral",
         "Table 2",
         "CKM is faster than Nyström, LSC-K and k-means++.",
         "second only to LSH + bk-means on all sets",
-        (Check("speed-up of CKM over the fastest of Nyström, LSC-K and k-means++", least=1.0),),
+        (
+            Check("speed-up of CKM over the fastest of Nyström, LSC-K and k-means++", least=1.0),
+            Check("speed-up of CKM by the letter over the fastest of Nyström, LSC-K and k-means++", least=1.0),
+        ),
     ),
     Claim(
         "lsh-fastest",
         "Table 2",
         "LSH with k-means on bits is faster still: it learns nothing.",
         "the fastest of all",
-        (Check("time of CKM over that of LSH + bk-means", least=1.0),),
+        (
+            Check("time of CKM over that of LSH + bk-means", least=1.0),
+            Check("time of CKM by the letter over that of LSH + bk-means", least=1.0),
+        ),
     ),
     Claim(
         "better-than-lsh",
         "Figure 2",
         "CKM finds the classes clearly better than LSH with k-means on bits.",
         "clearly on all sets",
-        (Check("ACC of CKM less that of LSH + bk-means", least=0.0),),
+        (
+            Check("ACC of CKM less that of LSH + bk-means", least=0.02),
+            Check("ACC of CKM by the letter less that of LSH + bk-means", least=0.02),
+        ),
     ),
     Claim(
         "comparable",
@@ -96,9 +107,9 @@ CLAIMS = (
     Claim(
         "iteration",
         "Figure 3",
-        "An iteration of CKM is faster than one of k-means for every number of clusters.",
-        "by far, for all k",
-        (Check("time of an iteration of k-means over that of CKM", least=1.0),),
+        "An iteration of CKM is several times as fast as one of k-means for every number of clusters.",
+        "by far, for all k; 25 s against 6500 s for 1000 clusters",
+        (Check("time of an iteration of k-means over that of CKM", least=2.0),),
     ),
     Claim(
         "memory",
@@ -112,7 +123,10 @@ CLAIMS = (
         "Figure 4",
         "The share of rows that codes are learned from hardly matters for the accuracy.",
         "slightly better as it grows",
-        (Check("range of ACC over the shares to learn from", most=0.05),),
+        (
+            Check("range of ACC over the shares to learn from", most=0.05),
+            Check("ACC of codes from all rows less that of codes from the fewest", least=0.0),
+        ),
     ),
 )
 
@@ -124,7 +138,7 @@ def model(name: str, k: int, bits: int, seed: int, n: int) -> Any:
         KMPP: lambda: KMeans(k, n_init=1, random_state=seed),
         NYSTROM: lambda: NystromSpectral(k, n_samples=some, random_state=seed),
         LSC: lambda: LandmarkSpectral(k, n_landmarks=some, random_state=seed),
-        LSH: lambda: CompressedKMeans(k, n_bits=bits, learn=False, n_init=1, random_state=seed),
+        LSH: lambda: CompressedKMeans(k, n_bits=bits, learn=False, init="random", n_init=1, random_state=seed),
         CKM: lambda: CompressedKMeans(k, n_bits=bits, random_state=seed),
         LETTER: lambda: CompressedKMeans(k, n_bits=bits, learn="paper", init="random", n_init=1, random_state=seed),
     }
@@ -161,14 +175,15 @@ def contest(run: Run, name: str) -> Finding:
         f"{size}; {many(len(seconds[KM]), 'seed')}, mean and deviation.",
     )  # fmt: skip
     others = max(acc[m] for m in METHODS[:4])
-    measured = {
-        "speed-up of CKM over k-means": took[KM] / took[CKM],
-        "speed-up of CKM over the fastest of Nyström, LSC-K and k-means++": min(took[m] for m in METHODS[1:4]) / took[CKM],
-        "time of CKM over that of LSH + bk-means": took[CKM] / took[LSH],
-        "ACC of CKM less that of LSH + bk-means": acc[CKM] - acc[LSH],
-        "ACC of CKM less the best of the others": acc[CKM] - others,
-        "ACC of CKM by the letter less the best of the others": acc[LETTER] - others,
-    }
+    measured, fastest = dict[str, float](), min(took[m] for m in METHODS[1:4])
+    for method in (CKM, LETTER):
+        measured |= {
+            f"speed-up of {method} over k-means": took[KM] / took[method],
+            f"speed-up of {method} over the fastest of Nyström, LSC-K and k-means++": fastest / took[method],
+            f"time of {method} over that of LSH + bk-means": took[method] / took[LSH],
+            f"ACC of {method} less that of LSH + bk-means": acc[method] - acc[LSH],
+            f"ACC of {method} less the best of the others": acc[method] - others,
+        }
     return Finding([table, figure], {f"{name}: {key}": value for key, value in measured.items()})
 
 
@@ -186,12 +201,12 @@ def losses(run: Run) -> Finding:
                 f"compressed-1-{len(shown)}", f"Figure 1: {words}, news",
                 [Line("upper bound", rounds, bound), Line("loss", rounds, loss)],
                 "round", "bits a row", "Both fall and settle within a few iterations (RCV1).",
+                "A round is a batch of rows by the letter; as Shoal learns, all rows to learn from.",
             )
         )  # fmt: skip
         measured |= {
             f"{words}: last upper bound over the first": float(bound[-1] / bound[0]),
             f"{words}: last loss over the first": float(loss[-1] / loss[0]),
-            f"{words}: smallest share by which the bound exceeds the loss": float((bound / loss).min() - 1),
             f"{words}: rounds until both stay within 5% of where they end": max(_settled(bound), _settled(loss)),
         }
     return Finding(shown, measured)
@@ -215,7 +230,7 @@ def iterations(run: Run) -> Finding:
     for name, (theirs, bits) in SETS.items():
         data = run.load(name, run.of(600, 10_000, None))
         codes = binary.lsh(data.X, n_bits=bits, random_state=0).encode(data.X)
-        counts = [k for k in COUNTS if 2 * k <= data.n]
+        counts = [k for k in run.of(COUNTS, COUNTS, (*COUNTS, 1000)) if 2 * k <= data.n]
         times: dict[str, list[float]] = {KM: [], CKM: []}
         for k in counts:
             run.tell(0.3 * len(rows) + 0.1 * counts.index(k) / len(counts))
@@ -255,6 +270,7 @@ def shares(run: Run) -> Finding:
         mean = np.mean(found, axis=0)
         series.append(Line(name, np.array(BETAS), mean, np.std(found, axis=0)))
         measured[f"{name}: range of ACC over the shares to learn from"] = float(np.ptp(mean))
+        measured[f"{name}: ACC of codes from all rows less that of codes from the fewest"] = float(mean[-1] - mean[0])
     shown = chart(
         "compressed-4", "Figure 4: the share of rows to learn from", series, "beta", "ACC", "Slightly better as beta grows.",
         "At least 5000 rows are learned from, whatever beta is.",
@@ -292,7 +308,9 @@ PAPER = Paper(
     "Compressed k-means for large-scale clustering",
     "X. Shen, W. Liu, I. Tsang, F. Shen, Q.-S. Sun (2017), Compressed k-means for large-scale clustering, AAAI.",
     "Rows become short binary codes that are learned from some of them; k-means on codes counts bits. Time, memory, accuracy "
-    "beside k-means, two spectral methods and codes of random hyperplanes. ILSVRC2012 is left out: nothing here stands for it.",
+    "beside k-means, two spectral methods and codes of random hyperplanes. CKM is what Shoal does unless it is told otherwise: "
+    "from k-means++, the best of three starts, learning in epochs; by the letter it is Algorithm 1, from random rows. "
+    "MNIST stands for MNIST8M, 20 Newsgroups with all its words (RCV1 has 1,979 there) for RCV1; ILSVRC2012 is left out.",
     CLAIMS,
     (
         Experiment("Figure 1", (8, 30), losses),

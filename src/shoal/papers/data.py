@@ -90,7 +90,7 @@ class Rows(NamedTuple):
     X: Any
     y: Array | None
     notes: tuple[str, ...] = ()  # on what stands in for what
-    own: bool = True  # is it the set of that name, so that its published figures are to be had
+    own: bool = True  # is it the set of that name, and all of it, so that its published figures are to be had
 
     @property
     def n(self) -> int:
@@ -147,6 +147,13 @@ ENTRIES = {
         "shuttle", lambda p: (scaled(p["X"], -1, 1), classes(p["y"])), "unequal clouds made by us", made.unequal, columns=9
     ),
     "mnist": Entry("mnist", _pixels, "scikit-learn's digits of 8 x 8 pixels", _digits, columns=784),
+    "mnist-training": Entry(
+        "mnist",
+        lambda p: _pixels({key: p[key][:60_000] for key in ("X", "y")}),
+        "scikit-learn's digits of 8 x 8 pixels",
+        _digits,
+        columns=784,
+    ),
     "covtype": Entry(
         "covtype", lambda p: (scaled(p["X"], 0, 1), classes(p["y"])), "clouds with flags made by us", made.with_flags
     ),
@@ -218,6 +225,7 @@ class Shelf:
         n = X.shape[0]
         order = np.random.default_rng(0).permutation(n)
         if rows is not None and n > rows:
+            own = False
             notes.append(f"{name}: {rows:,} of {n:,} rows.")
             order = order[:rows]
         X, y = X[order], None if y is None else classes(y[order])

@@ -27,10 +27,12 @@ from .run import Experiment, Finding, Paper, Run
 from .show import chart, grid
 
 RHO, SEEDS, EPOCHS = 100.0, 20, 5
-LLOYD, YINYANG, MBATCH, NMBATCH = "lloyd", "yinyang", "mbatch", "nmbatch"
+LLOYD, YINYANG, MBATCH, NMBATCH, OURS = "lloyd", "yinyang", "mbatch", "nmbatch", "nmbatch, Shoal's bounds"
 NEAR, NEARER = 1.02, 1.005  # of the lowest energy of all runs
+BOUNDS = "all"  # as in the paper: for every row and centre, whatever rows they are
 RHOS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 DENSE, SPARSE = ("mnist", "sift"), ("news", "glosses")  # the last one in a full run only
+ALWAYS = (*DENSE, SPARSE[0])
 SIZES = {"mnist": 400_000, "sift": 520_000}  # rows to learn from in a full run
 
 CLAIMS = (
@@ -64,14 +66,14 @@ CLAIMS = (
         "section 4",
         "Nested batches end where exact methods do: mean energies differ by less than a standard deviation over starts.",
         "consistently within one standard deviation",
-        (Check("final energy of nmbatch less that of lloyd, in standard deviations of lloyd's", -1.0, 1.0),),
+        (Check("final energy of nmbatch less that of lloyd, in standard deviations of lloyd's", -1.0, 1.0, ALWAYS),),
     ),
     Claim(
         "large-rho",
         "Figure 3",
         "With bounds it makes little difference whether the doubling threshold is 10, 100 or 1000.",
         "little difference",
-        (Check("range of the errors at rho = 10, 100 and 1000 with bounds, in percent of the energy", most=0.5),),
+        (Check("range of the errors at rho = 10, 100 and 1000 with bounds, as a share of that over all rho", most=0.5),),
     ),
     Claim(
         "rho-without-bounds",
@@ -113,26 +115,35 @@ class Split:
 
 
 def models(split: Split, seed: int, budget: float | None) -> dict[str, Any]:
-    """The four methods, from the same rows."""
+    """The methods, from the same rows; the last would go on for ever."""
     start = first_rows(split.X, split.k, seed)
     common: dict[str, Any] = {"n_clusters": split.k, "init": start, "random_state": seed, "tol": 1e-6}
     return {
         LLOYD: KMeans(algorithm="lloyd", max_iter=100, **common),
         YINYANG: KMeans(algorithm="yinyang", max_iter=100, **common),
-        NMBATCH: NestedKMeans(rho=RHO, batch_size=split.batch, max_iter=1000, **common),
+        NMBATCH: NestedKMeans(rho=RHO, bounds=BOUNDS, batch_size=split.batch, max_iter=1000, **common),
+        OURS: NestedKMeans(rho=RHO, batch_size=split.batch, max_iter=1000, **common),
         MBATCH: MiniBatchKMeans(
-            batch_size=split.batch, max_no_improvement=None, max_iter=100_000, time_budget=budget, **{**common, "tol": 0.0}
+            batch_size=split.batch,
+            max_no_improvement=None,
+            max_iter=100_000,
+            time_budget=budget,
+            **{**common, "tol": 0.0},
         ),
     }
 
 
 def one_seed(split: Split, seed: int) -> dict[str, tuple[Trail, Array]]:
-    """Trails, with validation energies. Mini-batches, which never end, get as long as Lloyd's method took."""
+    """Trails, with validation energies. Mini-batches, which never end, have as long as Lloyd's, or twelve times nested ones."""
     found: dict[str, tuple[Trail, Array]] = {}
-    for name in (LLOYD, YINYANG, NMBATCH, MBATCH):
-        budget = 1.2 * float(found[LLOYD][0].seconds[-1]) + 0.2 if found else None
+    budget: float | None = None
+    for name in (LLOYD, YINYANG, NMBATCH, OURS, MBATCH):
         trail = follow(models(split, seed, budget)[name], split.X)
-        found[name] = trail, trail.energies(split.test)
+        found[name] = trail, (values := trail.energies(split.test))
+        if name == LLOYD:
+            budget = 1.2 * float(trail.seconds[-1]) + 0.2
+        elif name == NMBATCH:
+            budget = max(budget or 0.0, 12 * soonest(trail.seconds, values, NEAR * float(values.min())))
     return found
 
 
@@ -150,14 +161,16 @@ def race(run: Run, name: str) -> Finding:
     last = max(found[LLOYD][0].seconds[-1] for found in runs)
     times = np.geomspace(first, last, 60)
     series = []
-    for method in (LLOYD, YINYANG, MBATCH, NMBATCH):
+    for method in (LLOYD, YINYANG, MBATCH, NMBATCH, OURS):
         curves = [at(times, found[method][0].seconds, found[method][1]) / best - 1 for found in runs]
         mean, spread = over_seeds(curves)
         known = np.isfinite(mean)
         series.append(Line(method, times[known] / unit, 100 * mean[known], 100 * spread[known]))
     shown = chart(
         f"nested-2-{name}", f"Figure 2: {name}", series, "time, in first steps of lloyd", "percent above the best energy",
-        "nmbatch is lowest almost from the start; mbatch levels off above it; exact methods come down late.",
+        "nmbatch is lowest almost from the start; mbatch levels off above it; exact methods come down late."
+        if kind == "dense"
+        else "nmbatch is ahead of mbatch within 0.5% of the best; exact methods come down late.",
         f"Validation rows; mean of {many(len(runs), 'seed')}, bands are a standard deviation; batches of {split.batch:,} rows, "
         f"{split.X.shape[0]:,} rows to learn from.",
     )  # fmt: skip
@@ -165,18 +178,22 @@ def race(run: Run, name: str) -> Finding:
 
 
 def _measure(name: str, kind: str, runs: list[dict[str, tuple[Trail, Array]]]) -> dict[str, float]:
-    """The best energy is that of all methods from the same start: another start may have a better minimum."""
+    """The best energy is that of all methods from the same start: another start may have a better minimum.
+
+    Who never came near it took as long as it was looked at, or longer.
+    """
     out, bests = {}, [min(values.min() for _, values in found.values()) for found in runs]
     for goal, words in ((NEAR, "2%"), (NEARER, "0.5%")):
         taken = {
-            m: np.median([soonest(found[m][0].seconds, found[m][1], goal * e) for found, e in zip(runs, bests, strict=True)])
+            m: np.array([soonest(found[m][0].seconds, found[m][1], goal * e) for found, e in zip(runs, bests, strict=True)])
             for m in runs[0]
         }
         for method in (LLOYD, YINYANG, MBATCH):
-            ratio = taken[method] / taken[NMBATCH] if np.isfinite(taken[NMBATCH]) else 0.0
+            longest = [found[method][0].seconds[-1] for found in runs]
+            ratio = np.median(np.minimum(taken[method], longest) / taken[NMBATCH])
             out[f"{name}: time of {method} over that of nmbatch, to {words} above the best, {kind}"] = float(ratio)
     ends = {m: np.array([found[m][1][-1] for found in runs]) for m in runs[0]}
-    deviation = float(ends[LLOYD].std(ddof=1)) if len(runs) > 1 else float("nan")
+    deviation = float(ends[LLOYD].std(ddof=1)) if len(runs) > 2 else float("nan")
     less = float(ends[NMBATCH].mean() - ends[LLOYD].mean())
     if deviation > 0:
         out[f"{name}: final energy of nmbatch less that of lloyd, in standard deviations of lloyd's"] = less / deviation
@@ -186,7 +203,7 @@ def _measure(name: str, kind: str, runs: list[dict[str, tuple[Trail, Array]]]) -
 def thresholds(run: Run, name: str = "mnist") -> Finding:
     """Figure 3: the energy at two times, for each rho, with and without bounds."""
     split = Split(run, name)
-    ends: dict[tuple[str, float], list[list[float]]] = {(b, rho): [] for b in ("auto", "none") for rho in RHOS}
+    ends: dict[tuple[str, float], list[list[float]]] = {(b, rho): [] for b in (BOUNDS, "none") for rho in RHOS}
     best = np.inf
     for seed in run.seeds(SEEDS):
         start = first_rows(split.X, split.k, seed)
@@ -198,7 +215,7 @@ def thresholds(run: Run, name: str = "mnist") -> Finding:
             best = min(best, float(values[-1]))
             found.append(list(values))
     error = {key: 100 * (np.mean(found, axis=0) / best - 1) for key, found in ends.items()}
-    words = {"auto": "with bounds", "none": "without bounds"}
+    words = {BOUNDS: "with bounds", "none": "without bounds"}
     series = [
         Line(f"{words[b]}, t = {t}", np.array(RHOS), np.array([error[b, rho][i] for rho in RHOS]))
         for b in words
@@ -208,11 +225,12 @@ def thresholds(run: Run, name: str = "mnist") -> Finding:
         "nested-3", f"Figure 3: the doubling threshold, {name}", series, "rho", "percent above the best energy",
         "With bounds, large rho works well; without them rho = 10 is in general best.", "Time in steps of lloyd.",
     )  # fmt: skip
-    large = [error["auto", rho] for rho in RHOS[2:]]
+    bounded = [error[BOUNDS, rho] for rho in RHOS]
     none = [error["none", rho] for rho in RHOS[2:]]
-    span = "range of the errors at rho = 10, 100 and 1000 with bounds, in percent of the energy"
+    span = "range of the errors at rho = 10, 100 and 1000 with bounds, as a share of that over all rho"
     less = "error at rho = 10 less the least at 100 and 1000, without bounds, in percent of the energy"
-    measured = {f"t = {t}: {span}": float(np.ptp([e[i] for e in large])) for i, t in enumerate((2, 10))}
+    ranges = {t: [float(np.ptp([e[i] for e in some])) for some in (bounded[2:], bounded)] for i, t in enumerate((2, 10))}
+    measured = {f"t = {t}: {span}": some / max(all_of_them, 1e-12) for t, (some, all_of_them) in ranges.items()}
     measured |= {f"t = {t}: {less}": float(none[0][i] - min(none[1][i], none[2][i])) for i, t in enumerate((2, 10))}
     return Finding([shown], measured)
 
@@ -266,11 +284,14 @@ PAPER = Paper(
     "J. Newling, F. Fleuret (2016), Nested mini-batch k-means, NIPS.",
     "Mini-batches that hold the ones before, so that bounds on distances go on, beside mini-batches and exact methods: from "
     "the same random rows (50 clusters in a full run, 10 in a quick one), energy on rows that were not learned from. The best "
-    "energy is that of all methods from the same start; ∞ is the ratio where only nested batches came near it, 0 where they "
-    "did not.",
+    "energy is that of all methods from the same start; a rival that never came near it counts as if it had at its last look, "
+    "so that the ratio is at least what is told; 0 is the ratio where nested batches did not. nmbatch has bounds for all rows "
+    "and centres, as in the paper; Shoal keeps the kind that pays. Lloyd's and yinyang have 100 steps "
+    "at most, mini-batches as long as Lloyd's. INFMNIST is MNIST, deformed; of the paper's sets KDDC98 and STL10P are "
+    "left out, SIFT descriptors of photographs and sparse text stand for them and for RCV1. Figure 3 is on digits alone.",
     CLAIMS,
     (
-        *(Experiment(f"Figure 2, {name}", (22, 700), _race(name)) for name in (*DENSE, SPARSE[0])),
+        *(Experiment(f"Figure 2, {name}", (22, 700), _race(name)) for name in ALWAYS),
         Experiment(f"Figure 2, {SPARSE[1]}", (0, 700), _race(SPARSE[1])),
         Experiment("Figure 3", (22, 700), thresholds),
         Experiment("Table 1", (12, 120), baseline),

@@ -30,6 +30,8 @@ SAMPLES = (10, 50, 100, 500, 1000)
 BATCHES = (50, 100, 500)
 POWERS = {True: (1, 2, 4, 8), False: (1, 2, 4)}  # by whether affinities are stored
 PASS = (0.25, 0.5, 1.0)  # of the columns, at which a run is looked at
+LETTER: dict[str, Any] = {"init": "random", "steps": "adagrad", "tol": 0.0}  # Algorithm 2
+BY, STEPS = " by the letter", 200  # of the paper's mini-batches on covtype
 WORDS = {"letter": "MBSC by the letter", "power": "power method"}
 COVTYPE = {  # NMI and seconds, as published
     "MBSC-E-400": (0.40, 998), "MBSC-E-800": (0.40, 2100), "Nystrom-400": (0.38, 78), "Nystrom-800": (0.38, 965),
@@ -46,23 +48,23 @@ CLAIMS = (
     Claim(
         "published",
         "Figure 2",
-        "Mini-batches end at the published NMI.",
+        "Mini-batches reach the published NMI.",
         "0.67 (Pendigits), 0.48 (Shuttle), 0.47 (MNIST)",
-        (Check("NMI of MBSC less the published one", least=-0.03),),
+        (Check("NMI of MBSC less the published one", least=-0.03, cases=tuple(SETS)),),
     ),
     Claim(
         "exact",
         "Figure 2",
         "Mini-batches end as good as exact eigenvectors.",
         "converges to the accuracy of the exact method",
-        (Check("NMI of MBSC less that of exact eigenvectors", least=-0.02),),
+        (Check("NMI of MBSC less that of exact eigenvectors", least=-0.02, cases=tuple(SETS)),),
     ),
     Claim(
         "letter",
         "Algorithm 2",
         "So do mini-batches by the letter of the paper: random vectors to begin with, AdaGrad, one pass.",
         "converges to the accuracy of the exact method within a pass",
-        (Check("NMI of MBSC by the letter less that of exact eigenvectors", least=-0.02),),
+        (Check("NMI of MBSC by the letter less that of exact eigenvectors", least=-0.02, cases=tuple(SETS)),),
     ),
     Claim(
         "power",
@@ -89,7 +91,13 @@ CLAIMS = (
         "Figure 2",
         "Larger batches lower the noise faster.",
         "larger batches, faster variance reduction",
-        (Check("deviation of NMI over seeds for the largest batch less that for the smallest", most=0.005),),
+        (
+            Check(
+                "deviation of NMI over seeds after a quarter of a pass, largest batch less smallest",
+                most=0.0,
+                cases=tuple(SETS),
+            ),
+        ),
     ),
     Claim(
         "nystrom",
@@ -97,9 +105,9 @@ CLAIMS = (
         "On Pendigits and Shuttle mini-batches are better than Nyström's method; on MNIST that is strikingly good.",
         "better on Pendigits and Shuttle, worse on MNIST",
         (
-            Check("pendigits: NMI of MBSC less that of Nyström with 1000 rows", least=0.0),
-            Check("shuttle: NMI of MBSC less that of Nyström with 1000 rows", least=0.0),
-            Check("mnist: NMI of MBSC less that of Nyström with 1000 rows", most=0.0),
+            Check("pendigits: NMI of MBSC less that of Nyström with 1000 rows", least=0.005),
+            Check("shuttle: NMI of MBSC less that of Nyström with 1000 rows", least=0.005),
+            Check("mnist: NMI of MBSC less that of Nyström with 1000 rows", most=-0.005),
         ),
     ),
     Claim(
@@ -109,7 +117,8 @@ CLAIMS = (
         "0.40 against 0.38",
         (
             Check("Covtype-I: NMI of MBSC-E-400 less the published one", least=-0.03),
-            Check("Covtype-I: NMI of MBSC-E-400 less that of Nystrom-400", least=0.0),
+            Check("Covtype-I: NMI of MBSC-E-400 by the letter less the published one", least=-0.03),
+            Check("Covtype-I: NMI of MBSC-E-400 less that of Nystrom-400", least=0.005),
         ),
     ),
     Claim(
@@ -129,7 +138,7 @@ CLAIMS = (
         "0.14 against 0.09, in less than 3.6 GB",
         (
             Check("Covtype-II: NMI of MBSC-E-1000 less the published one", least=-0.03),
-            Check("Covtype-II: NMI of MBSC-E-1000 less that of Nystrom-1000", least=0.0),
+            Check("Covtype-II: NMI of MBSC-E-1000 less that of Nystrom-1000", least=0.005),
             Check("Covtype-II: gigabytes allocated by MBSC-E-1000", most=3.6),
         ),
     ),
@@ -149,6 +158,7 @@ class Score(NamedTuple):
     nmi: float
     flops: float
     seconds: float
+    steps: int
 
 
 def fit(model: Any, data: Rows) -> Score:
@@ -157,7 +167,8 @@ def fit(model: Any, data: Rows) -> Score:
     labels = model.fit(data.X).labels_
     seconds = time.perf_counter() - begun
     nmi = float(normalized_mutual_info_score(data.y, labels, average_method="geometric"))
-    return Score(nmi, float(sum(record.get("flops", 0) for record in model.history_)) + start_cost(model, data.n), seconds)
+    flops = float(sum(record.get("flops", 0) for record in model.history_)) + start_cost(model, data.n)
+    return Score(nmi, flops, seconds, len(model.history_))
 
 
 def start_cost(model: Any, n: int) -> float:
@@ -185,10 +196,9 @@ def _batches(n: int) -> list[int]:
 def one_seed(data: Rows, sigma: float, seed: int) -> dict[tuple[str, int, int], Score]:
     """By method, columns and steps. Exact eigenvectors, and powers of what is not stored, have one seed alone."""
     common: dict[str, Any] = {"n_clusters": _k(data), "sigma": sigma, "random_state": seed}
-    letter: dict[str, Any] = {"init": "random", "steps": "adagrad"}
     batches, stored, found = _batches(data.n), data.n <= MOST, {}
     for method, m in [("MBSC", batches[-1]), *(("letter", m) for m in batches)]:
-        more = {**common, "batch_size": m, "tol": 0.0, **(letter if method == "letter" else {})}
+        more = {**common, "batch_size": m, "tol": 0.0, **(LETTER if method == "letter" else {})}
         for steps in _steps(data.n, m):
             found[method, m, steps] = fit(MiniBatchSpectral(max_iter=steps, **more), data)
     for m in SAMPLES:
@@ -203,7 +213,7 @@ def one_seed(data: Rows, sigma: float, seed: int) -> dict[tuple[str, int, int], 
 
 def race(run: Run, name: str) -> Finding:
     """Figure 2 on one data set."""
-    data = run.load(name, run.of(400, 4000, 60_000))  # of mnist, the paper has the training part
+    data = run.load("mnist-training" if name == "mnist" else name, run.of(400, 4000, None))
     sigma, published = SETS[name]
     runs = [one_seed(data, sigma, seed) for seed in run.seeds(10)]
     scores = {key: np.array([found[key] for found in runs if key in found]) for key in runs[0]}
@@ -231,8 +241,9 @@ def _figure(name: str, data: Rows, scores: dict[Any, Array], exact: float | None
     return chart(
         f"spectral-2-{name}", f"Figure 2: {name}, {data.n:,} rows", series, "floating-point operations", "NMI",
         f"MBSC ends at {published:g}, like the exact method, with fewer operations than the power method.",
-        f"{many(count, 'seed')}; bands are a standard deviation. By the letter is Algorithm 2 as printed; MBSC starts from a "
-        f"sample, which counts as well; numbers are columns a step. {EXACT if exact is not None else ''}",
+        f"{many(count, 'seed')}; bands are a standard deviation; a quarter, a half and all of a pass. By the letter is "
+        "Algorithm 2 with columns in a shuffled order; MBSC starts from a sample, which counts as well, with harmonic steps; "
+        f"numbers are columns a step. {EXACT if exact is not None else ''}",
         level=exact,
     )  # fmt: skip
 
@@ -242,6 +253,7 @@ def _measure(scores: dict[Any, Array], known: float | None, batches: list[int]) 
     of = {key: float(v[:, 0].mean()) for key, v in scores.items()}
     flops = {key: float(v[:, 1].mean()) for key, v in scores.items()}
     halfway, end = {}, {}
+    first = {m: min(t for method, n, t in of if (method, n) == ("letter", m)) for m in batches}
     for method in ("MBSC", "letter"):
         looks = [of[key] for key in of if key[:2] == (method, batches[-1])]
         halfway[method], end[method] = looks[max(len(looks) - 2, 0)], looks[-1]
@@ -250,7 +262,8 @@ def _measure(scores: dict[Any, Array], known: float | None, batches: list[int]) 
         method: min((flops[key] for key in of if key[0] == method and of[key] >= goal), default=np.inf)
         for method in ("MBSC", "letter", "power")
     }
-    spread = {m: float(v[:, 0].std()) for (method, m, _), v in scores.items() if method == "letter"}
+    cost["power"] = min(cost["power"], max(flops[key] for key in of if key[0] == "power"))  # or more, if it was not enough
+    spread = {m: float(scores["letter", m, t][:, 0].std()) for m, t in first.items()}
     most = max(m for method, m, _ in of if method == "Nyström")
     out = {
         "NMI of MBSC after half a pass less that after a whole one": halfway["MBSC"] - end["MBSC"],
@@ -259,13 +272,15 @@ def _measure(scores: dict[Any, Array], known: float | None, batches: list[int]) 
     }  # fmt: skip
     if known is not None:
         out["NMI of MBSC less that of exact eigenvectors"] = end["MBSC"] - known
-        out["NMI of MBSC by the letter less that of exact eigenvectors"] = end["letter"] - known
+        for m in batches:
+            last = max(key for key in of if key[:2] == ("letter", m))
+            out[f"{m} columns: NMI of MBSC by the letter less that of exact eigenvectors"] = of[last] - known
     for method, words in (("MBSC", "MBSC"), ("letter", "MBSC by the letter")):
         ratio = cost["power"] / cost[method] if np.isfinite(cost[method]) else 0.0
         out[f"operations of the power method over those of {words}, to 0.02 below the exact or best NMI"] = ratio
-    if any(len(v) > 1 for v in scores.values()):
+    if any(len(v) > 2 for v in scores.values()):
         noise = spread[batches[-1]] - spread[batches[0]]
-        out["deviation of NMI over seeds for the largest batch less that for the smallest"] = noise
+        out["deviation of NMI over seeds after a quarter of a pass, largest batch less smallest"] = noise
     return out
 
 
@@ -275,6 +290,9 @@ def table(
     """One half of Table 2."""
     base: dict[str, Any] = {"n_clusters": _k(data), "sigma": SIGMA, "random_state": 0}
     models = {f"MBSC-E-{m}": MiniBatchSpectral(batch_size=m, **base) for m in sizes}
+    first, rival = (f"{kind}-{sizes[0]}" for kind in ("MBSC-E", "Nystrom"))
+    steps = run.of(4, 25, STEPS)
+    models[first + BY] = MiniBatchSpectral(batch_size=sizes[0], max_iter=steps, **LETTER, **base)
     models |= {f"Nystrom-{m}": NystromSpectral(n_samples=m, **base) for m in sizes}
     if power:
         models["Power method"] = PowerSpectral(max_iter=3, tol=0.0, **base)
@@ -282,30 +300,36 @@ def table(
     for i, (words, model) in enumerate(models.items()):
         run.tell(i / len(models))
         found[words] = fit(model, data)
-    first, rival = (f"{kind}-{sizes[0]}" for kind in ("MBSC-E", "Nystrom"))
-    tracemalloc.start()
-    models[first].fit(data.X)
-    peak = tracemalloc.get_traced_memory()[1] / GIGA
-    tracemalloc.stop()
     theirs, rows = next(iter(published.values()))[1], []
     for words, score in found.items():
-        nmi, seconds = published.get(words, (np.nan, np.nan))
-        rows.append([words, score.nmi, nmi, score.seconds / found[first].seconds, seconds / theirs])
-    shown = grid(
-        f"Table 2: {title}, {data.n:,} rows", ["method", "NMI", "paper's", f"time, {first} = 1", "paper's"], rows,
-        "mini-batches are better than Nyström's method and faster than powers, in less than 1 GB (Covtype-I) and 3.6 GB.",
-        f"One seed. {first} allocated {peak:.2g} GB.",
-    )  # fmt: skip
+        nmi, seconds = published.get(words.removesuffix(BY), (np.nan, np.nan))
+        rows.append([words, score.steps, score.nmi, nmi, score.seconds / found[first].seconds, seconds / theirs])
     measured = {
         f"NMI of {first} less that of {rival}": found[first].nmi - found[rival].nmi,
         f"time of {first} over that of {rival}": found[first].seconds / found[rival].seconds,
-        f"gigabytes allocated by {first}": peak,
     }
-    if data.own:
-        measured[f"NMI of {first} less the published one"] = found[first].nmi - published[first][0]
+    if data.own:  # and all of it
+        for words in (first, first + BY):
+            measured[f"NMI of {words} less the published one"] = found[words].nmi - published[first][0]
+        measured[f"gigabytes allocated by {first}"] = _gigabytes(models[first], data)
+    shown = grid(
+        f"Table 2: {title}, {data.n:,} rows", ["method", "steps", "NMI", "paper's", f"time, {first} = 1", "paper's"], rows,
+        "mini-batches are better than Nyström's method and faster than powers, in less than 1 GB (Covtype-I) and 3.6 GB; "
+        f"{STEPS} steps each.",
+        f"One seed. By the letter: random vectors, AdaGrad, up to {steps} steps; else from a sample, harmonic steps, one "
+        "pass at most.",
+    )  # fmt: skip
     if power:
         measured[f"time of the power method over that of {first}"] = found["Power method"].seconds / found[first].seconds
     return Finding([shown], {f"{title}: {key}": value for key, value in measured.items()})
+
+
+def _gigabytes(model: Any, data: Rows) -> float:
+    tracemalloc.start()
+    model.fit(data.X)
+    peak = tracemalloc.get_traced_memory()[1] / GIGA
+    tracemalloc.stop()
+    return peak
 
 
 def balanced(run: Run) -> Finding:
@@ -330,7 +354,10 @@ PAPER = Paper(
     "Mini-batch spectral clustering",
     "Y. Han, M. Filippone (2017), Mini-batch spectral clustering, IJCNN, doi:10.1109/IJCNN.2017.7966346.",
     "Eigenvectors of the Laplacian by stochastic gradients on the Stiefel manifold, which look at a few columns at a time: how "
-    "good clusters are for how many operations, beside powers, Nyström's approximation and exact eigenvectors.",
+    "good clusters are for how many operations, beside powers, Nyström's approximation and exact eigenvectors. Affinities are "
+    "exp(-|x - y|² / σ²), where the paper prints |x - y| without the square. NMI is the geometric one, as it was the custom. "
+    "Degrees of more than 20,000 rows are estimated from 4,096 columns. The ratio of a power method that did not come near is "
+    "that of the most powers tried, at least.",
     CLAIMS,
     (
         *(Experiment(f"Figure 2, {name}", (25, 900), _race(name)) for name in SETS),

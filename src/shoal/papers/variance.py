@@ -24,6 +24,8 @@ from .show import chart, grid
 
 BATCH, MINI, SGD, GROW, VR, VRPP = "batch KM", "mini-batch KM", "SGD-KM", "growbatch-rho", "VRKM", "VRKM++"
 METHODS = (BATCH, MINI, SGD, GROW, VR, VRPP)
+BOUNDED = "batch KM with bounds"  # which the paper does not have; ours of the others use them as well
+STEPS = 30  # of batch k-means: the paper stops it at a given time
 SEEDS, REACHED, NEAR = 5, 1 + 1e-6, 1.01  # the goal but for rounding, and a percent above it
 SIZES = (0.25, 0.5, 1.0, 2.0)  # of an epoch, in rows
 RATES = (1.0, 5.0, 10.0, 50.0, 100.0)  # in units of K / n
@@ -90,7 +92,7 @@ CLAIMS = (
         "Figure 6",
         "From a quarter of the rows to twice as many, the size of an epoch hardly matters.",
         "a slight impact",
-        (Check("range of the losses for equal work over epoch sizes, in percent", most=1.0),),
+        (Check("range of the losses for equal work over epoch sizes, in percent", most=0.3),),
     ),
     Claim(
         "learning-rate",
@@ -109,9 +111,9 @@ CLAIMS = (
         "VRKM and VRKM++ are at least as good as all others by ACC, NMI and purity, and SGD is worst.",
         "NMI 0.3742 against 0.3701 of batch and 0.3357 of SGD (CIFAR-100)",
         (
-            Check("score of VRKM less the best of the other four methods", least=-0.005),
-            Check("score of VRKM++ less the best of the other four methods", least=-0.005),
-            Check("score of SGD-KM less the least of the others", most=0.005),
+            Check("score of VRKM less the best of the other four methods", least=0.0),
+            Check("score of VRKM++ less the best of the other four methods", least=0.0),
+            Check("score of SGD-KM less the least of the others", most=0.0),
         ),
     ),
 )
@@ -121,8 +123,8 @@ def model(name: str, k: int, start: Any, seed: int, budget: float | None, **more
     """A method by its name. Those that would never end have as long as they are given."""
     common: dict[str, Any] = {"init": start, "random_state": seed, "time_budget": budget, **more}
     endless = {"max_iter": 100_000, "tol": 0.0}
-    if name == BATCH:
-        return KMeans(k, algorithm="lloyd", **{"max_iter": 100, **common})
+    if name in (BATCH, BOUNDED):
+        return KMeans(k, algorithm="lloyd" if name == BATCH else "auto", **{"max_iter": 100, **common})
     if name == MINI:
         return MiniBatchKMeans(k, max_no_improvement=None, **{**endless, **common})
     if name == SGD:
@@ -132,11 +134,11 @@ def model(name: str, k: int, start: Any, seed: int, budget: float | None, **more
     return VarianceReducedKMeans(k, variant=name.lower(), **{"max_iter": 300, "tol": 0.0, **common})
 
 
-def one_seed(X: Any, k: int, seed: int, steps: int, apart: float) -> dict[str, tuple[Trail, Any]]:
-    """Trails with their losses, all in the time that so many steps of batch k-means take."""
+def one_seed(X: Any, k: int, seed: int, apart: float) -> dict[str, tuple[Trail, Any]]:
+    """Trails with their losses, all in the time that some steps of batch k-means take."""
     start, budget, found = first_rows(X, k, seed), None, {}
-    for method in METHODS:
-        most = {"max_iter": steps} if method == BATCH else {}
+    for method in (*METHODS, BOUNDED):
+        most = {"max_iter": STEPS, "tol": 0.0} if method in (BATCH, BOUNDED) else {}
         trail = follow(model(method, k, start, seed, budget, **most), X, apart=apart)
         found[method] = trail, trail.energies(X)
         budget = budget or float(trail.seconds[-1]) + 0.05
@@ -146,16 +148,16 @@ def one_seed(X: Any, k: int, seed: int, steps: int, apart: float) -> dict[str, t
 def race(run: Run, name: str) -> Finding:
     """Figure 5 and Table 3 on one data set."""
     X = run.load(name, run.of(600, 20_000 if name == "sift" else 10_000, None)).X
-    k, steps = (run.of(10, 50, 1000), run.of(100, 100, 30)) if name == "sift" else (run.of(10, 50, 100), 100)
+    k = run.of(10, 50, 1000 if name == "sift" else 100)
     warm = X[: 20 * k]
-    for method in METHODS:
+    for method in (*METHODS, BOUNDED):
         model(method, k, first_rows(warm, k, 0), 0, 0.1).fit(warm)  # kernels are compiled
-    runs = [one_seed(X, k, seed, steps, run.of(1.1, 1.1, 1.2)) for seed in run.seeds(SEEDS)]
+    runs = [one_seed(X, k, seed, run.of(1.1, 1.1, 1.2)) for seed in run.seeds(SEEDS)]
     unit = float(np.mean([found[BATCH][0].seconds[-1] for found in runs]))
     goal = [float(found[BATCH][1][-1]) for found in runs]
     times = unit * np.linspace(0.02, 1.0, 60)
     series = []
-    for method in METHODS:
+    for method in (*METHODS, BOUNDED):
         curves = [at(times, found[method][0].seconds, found[method][1]) / e - 1 for found, e in zip(runs, goal, strict=True)]
         mean = np.mean(curves, axis=0)
         series.append(Line(method, times[np.isfinite(mean)] / unit, 100 * mean[np.isfinite(mean)]))
@@ -163,14 +165,14 @@ def race(run: Run, name: str) -> Finding:
         f"variance-5-{name}", f"Figure 5: {name}, k = {k}", series, "time, in that of batch KM",
         "percent above batch KM's final loss",
         "VRKM++ falls first, then VRKM; mini-batch and SGD stay above batch KM.",
-        f"Loss of all {X.shape[0]:,} rows; mean of {many(len(runs), 'seed')}; batch KM has up to {steps} steps.",
+        f"Loss of all {X.shape[0]:,} rows; mean of {many(len(runs), 'seed')}; batch KM has {STEPS} steps.",
     )  # fmt: skip
-    ends = {m: float(np.mean([found[m][1][-1] / e for found, e in zip(runs, goal, strict=True)])) for m in METHODS}
-    speed = {m: _speed_up(runs, goal, m) for m in METHODS}
+    ends = {m: float(np.mean([found[m][1][-1] / e for found, e in zip(runs, goal, strict=True)])) for m in runs[0]}
+    speed = {m: _speed_up(runs, goal, m) for m in runs[0]}
     table = grid(
         f"Table 3: {name}",
         ["method", "speed-up", "paper's", "loss, batch's = 1"],
-        [[m, speed[m] or "–", SPEED[m], f"{ends[m]:.5f}"] for m in METHODS],
+        [[m, speed[m] or "–", SPEED.get(m, "–"), f"{ends[m]:.5f}"] for m in runs[0]],
         "VRKM is twice, VRKM++ four times as fast as batch KM; mini-batch and SGD never reach its loss (Oxford, Pittsburgh, "
         "CIFAR-100, Caltech-256).",
     )  # fmt: skip
@@ -236,36 +238,48 @@ def _work(history: list[dict[str, Any]], n: int) -> tuple[Any, Any]:
 def settings(run: Run) -> Finding:
     """Figures 6 and 7: the size of an epoch and the learning rate, for VRKM++."""
     X = run.load("mnist", run.of(600, 10_000, None)).X
-    k, n = run.of(10, 50, 100), X.shape[0]
-    start, epochs = first_rows(X, k, 0), run.of(5, 12, 30)
-    sizes, rates = {}, {}
-    for size in SIZES:
-        steps = max(3, round(2 * epochs / (1 + size)))  # which is about equal work
-        sizes[size] = _work(model(VRPP, k, start, 0, None, epoch_size=size, max_iter=steps).fit(X).history_, n)
-    for rate in RATES:
-        rates[rate] = _work(model(VRPP, k, start, 0, None, learning_rate=rate, max_iter=epochs).fit(X).history_, n)
+    runs = [_settings(X, run.of(10, 50, 100), seed, run.of(5, 12, 30)) for seed in run.seeds(run.of(1, 3, 5))]
+    sizes, rates = runs[0]
     goal = min(e[-1] for _, e in (*sizes.values(), *rates.values()))
     sixth = chart(
         "variance-6", "Figure 6: the size of an epoch, mnist",
         [Line(f"T = {size:g} n", x, 100 * (e / goal - 1)) for size, (x, e) in sizes.items()],
         "rows looked at, in passes", "percent above the best loss", "All sizes fall alike.",
+        f"The first of {many(len(runs), 'start')}.",
     )  # fmt: skip
     seventh = chart(
         "variance-7", "Figure 7: the learning rate, mnist",
         [Line(f"{rate:g} K / n", np.arange(len(e)), 100 * (e / goal - 1)) for rate, (_, e) in rates.items()],
         "epoch", "percent above the best loss", "Larger rates fall faster, up to a point.",
+        f"The first of {many(len(runs), 'start')}.",
     )  # fmt: skip
+    each = [_compared(*found) for found in runs]
+    return Finding([sixth, seventh], {name: float(np.mean([measured[name] for measured in each])) for name in each[0]})
+
+
+def _settings(X: Any, k: int, seed: int, epochs: int) -> tuple[dict[float, Any], dict[float, Any]]:
+    """Losses by the size of an epoch, for about equal work, and by the learning rate."""
+    start, n = first_rows(X, k, seed), X.shape[0]
+    sizes, rates = {}, {}
+    for size in SIZES:
+        steps = max(3, round(2 * epochs / (1 + size)))
+        sizes[size] = _work(model(VRPP, k, start, seed, None, epoch_size=size, max_iter=steps).fit(X).history_, n)
+    for rate in RATES:
+        rates[rate] = _work(model(VRPP, k, start, seed, None, learning_rate=rate, max_iter=epochs).fit(X).history_, n)
+    return sizes, rates
+
+
+def _compared(sizes: dict[float, Any], rates: dict[float, Any]) -> dict[str, float]:
     common = min(float(x[-1]) for x, _ in sizes.values())
     reached = [float(at(np.array([common]), x, e)[0]) for x, e in sizes.values()]
     last = {rate: float(e[-1]) for rate, (_, e) in rates.items()}
-    measured = {
+    least = min(last[rate] for rate in RATES[:4])
+    return {
         "range of the losses for equal work over epoch sizes, in percent": 100 * (max(reached) / min(reached) - 1),
         "loss at 5 K / n over that at K / n, after as many epochs": last[5.0] / last[1.0],
         "loss at 10 K / n over that at K / n, after as many epochs": last[10.0] / last[1.0],
-        "loss at 100 K / n over the least at smaller rates, after as many epochs": last[100.0]
-        / min(last[r] for r in RATES[:4]),
+        "loss at 100 K / n over the least at smaller rates, after as many epochs": last[100.0] / least,
     }
-    return Finding([sixth, seventh], measured)
 
 
 def quality(run: Run) -> Finding:
@@ -306,9 +320,12 @@ PAPER = Paper(
     "variance",
     "Large-scale k-means clustering via variance reduction",
     "Y. Zhao et al. (2018), Large-scale k-means clustering via variance reduction, doi:10.1016/j.neucom.2018.03.059.",
-    "Full passes and, between them, single rows that correct the centres by what has changed since: how soon that is as good "
+    "Full passes and, between them, some rows that correct the centres by what has changed since: how soon that is as good "
     "as batch k-means, beside mini-batches, SGD and nested batches from the same random rows in the same time. A "
-    "speed-up of 0 means that the loss was not reached.",
+    "speed-up of 0 means that the loss was not reached. The paper corrects by one row at a time; Shoal by blocks of an eighth "
+    "of the rows or 1024, with steps that can't overshoot. Passes skip distances by bounds, and so do those of nested batches; "
+    "batch k-means is shown without them, as in the paper, and with them. SIFT descriptors stand for those of Oxford and "
+    "Pittsburgh, MNIST for CIFAR-100 and Caltech-256.",
     CLAIMS,
     (
         Experiment("Figure 3", (10, 200), drift),
