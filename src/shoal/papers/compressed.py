@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -299,10 +300,6 @@ def _picture(data: Rows, i: int) -> str:
     return picture(row.reshape(side, side), 0.0, 1.0)
 
 
-def _contest(name: str) -> Any:
-    return lambda run: contest(run, name)
-
-
 PAPER = Paper(
     "compressed",
     "Compressed k-means for large-scale clustering",
@@ -314,7 +311,7 @@ PAPER = Paper(
     CLAIMS,
     (
         Experiment("Figure 1", (8, 30), losses),
-        *(Experiment(f"Table 2 and Figure 2, {name}", (22, 600), _contest(name)) for name in SETS),
+        *(Experiment(f"Table 2 and Figure 2, {name}", (22, 600), partial(contest, name=name)) for name in SETS),
         Experiment("Figure 3 and Table 3", (15, 300), iterations),
         Experiment("Figure 4", (20, 1200), shares),
         Experiment("Figure 5", (5, 30), cases),

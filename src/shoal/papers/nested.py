@@ -274,10 +274,6 @@ def baseline(run: Run) -> Finding:
     return Finding([shown], measured)
 
 
-def _race(name: str) -> Any:
-    return lambda run: race(run, name)
-
-
 PAPER = Paper(
     "nested",
     "Nested mini-batch k-means",
@@ -291,8 +287,8 @@ PAPER = Paper(
     "left out, SIFT descriptors of photographs and sparse text stand for them and for RCV1. Figure 3 is on digits alone.",
     CLAIMS,
     (
-        *(Experiment(f"Figure 2, {name}", (22, 700), _race(name)) for name in ALWAYS),
-        Experiment(f"Figure 2, {SPARSE[1]}", (0, 700), _race(SPARSE[1])),
+        *(Experiment(f"Figure 2, {name}", (22, 700), partial(race, name=name)) for name in ALWAYS),
+        Experiment(f"Figure 2, {SPARSE[1]}", (0, 700), partial(race, name=SPARSE[1])),
         Experiment("Figure 3", (22, 700), thresholds),
         Experiment("Table 1", (12, 120), baseline),
     ),

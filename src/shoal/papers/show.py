@@ -10,7 +10,7 @@ import numpy as np
 
 from ..report.draw import Line, lines, ranking, thinned
 from ..report.facts import Origin, versions
-from ..report.page import Figure, Table, _environment, _write
+from ..report.page import Figure, Table, environment, write_page
 from ..report.words import many, number
 from .claims import FAILS, HOLDS, PARTLY, UNTRIED
 from .claims import document as told
@@ -63,7 +63,7 @@ def write(path: Path, reports: Sequence[Report], origin: Origin) -> None:
 
     def render(most: int) -> str:
         return (
-            _environment()
+            environment()
             .get_template("papers.html")
             .render(
                 title=origin.title,
@@ -80,7 +80,7 @@ def write(path: Path, reports: Sequence[Report], origin: Origin) -> None:
             )
         )
 
-    _write(path, render)
+    write_page(path, render)
 
 
 def document(reports: Sequence[Report], effort: str, origin: Origin) -> dict[str, Any]:

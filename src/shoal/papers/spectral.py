@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -345,10 +346,6 @@ def everything(run: Run) -> Finding:
     return table(run, "Covtype-II", run.load("covtype"), (1000, 2000), ALL, power=False)
 
 
-def _race(name: str) -> Any:
-    return lambda run: race(run, name)
-
-
 PAPER = Paper(
     "spectral",
     "Mini-batch spectral clustering",
@@ -360,7 +357,7 @@ PAPER = Paper(
     "that of the most powers tried, at least.",
     CLAIMS,
     (
-        *(Experiment(f"Figure 2, {name}", (25, 900), _race(name)) for name in SETS),
+        *(Experiment(f"Figure 2, {name}", (25, 900), partial(race, name=name)) for name in SETS),
         Experiment("Table 2, Covtype-I", (20, 400), balanced),
         Experiment("Table 2, Covtype-II", (0, 600), everything),
     ),

@@ -5,6 +5,7 @@ The objective against time for batch, mini-batch, SGD, nested ("growbatch-rho") 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -312,10 +313,6 @@ def quality(run: Run) -> Finding:
     return Finding([shown], measured)
 
 
-def _race(name: str) -> Any:
-    return lambda run: race(run, name)
-
-
 PAPER = Paper(
     "variance",
     "Large-scale k-means clustering via variance reduction",
@@ -329,8 +326,8 @@ PAPER = Paper(
     CLAIMS,
     (
         Experiment("Figure 3", (10, 200), drift),
-        Experiment("Figure 5 and Table 3, sift", (22, 1200), _race("sift")),
-        Experiment("Figure 5 and Table 3, mnist", (15, 700), _race("mnist")),
+        Experiment("Figure 5 and Table 3, sift", (22, 1200), partial(race, name="sift")),
+        Experiment("Figure 5 and Table 3, mnist", (15, 700), partial(race, name="mnist")),
         Experiment("Figures 6 and 7", (15, 300), settings),
         Experiment("Table 4", (15, 600), quality),
     ),

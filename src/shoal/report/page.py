@@ -45,7 +45,8 @@ class Figure(NamedTuple):
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Where templates are found: whatever they print is escaped and cleaned."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -68,8 +69,8 @@ def _environment() -> Environment:
     return env
 
 
-def _write(path: str | Path, render: Callable[[int], str]) -> None:
-    """As much as there is room for."""
+def write_page(path: str | Path, render: Callable[[int], str]) -> None:
+    """What `render(most)` gives, with as much of everything as there is room for."""
     page = b""
     for most in SHOWN:
         page = render(most).encode()
@@ -81,23 +82,23 @@ def _write(path: str | Path, render: Callable[[int], str]) -> None:
 
 def write_fit(path: str | Path, facts: Facts) -> None:
     """A report of one fit."""
-    _write(path, lambda most: fit_page(facts, most))
+    write_page(path, lambda most: fit_page(facts, most))
 
 
 def write_compare(path: str | Path, trials: Sequence[Trial], origin: Origin = Origin()) -> None:
     """A report of several methods on the same rows from the same start."""
-    _write(path, lambda most: compare_page(list(trials), origin, most))
+    write_page(path, lambda most: compare_page(list(trials), origin, most))
 
 
 def write_sweep(path: str | Path, points: Sequence[Point], origin: Origin = Origin()) -> None:
     """A report of several numbers of clusters on the same rows."""
-    _write(path, lambda most: sweep_page(sorted(points, key=lambda point: point.k), origin, most))
+    write_page(path, lambda most: sweep_page(sorted(points, key=lambda point: point.k), origin, most))
 
 
 def fit_page(facts: Facts, most: int) -> str:
     shown = facts.clusters[:most]
     return (
-        _environment()
+        environment()
         .get_template("fit.html")
         .render(
             title=facts.origin.title or f"{facts.method}, {words.many(facts.k, 'cluster')}",
@@ -119,7 +120,7 @@ def compare_page(trials: list[Trial], origin: Origin, most: int) -> str:
     order = np.argsort([trial.energy for trial in trials], kind="stable")  # what is not known comes last
     figures = _curves("compare", trials[: min(most, SERIES)], trials[0].curve.measure if trials else "energy", None)
     return (
-        _environment()
+        environment()
         .get_template("compare.html")
         .render(
             title=origin.title or f"{words.many(len(trials), 'method')} compared",
@@ -147,7 +148,7 @@ def sweep_page(points: list[Point], origin: Origin, most: int) -> str:
         drawing = lines("sweep-silhouette", "Silhouette over k", [scores], "clusters, k", "simplified silhouette", mark=best)
         figures.append(Figure("Simplified silhouette", drawing, f"The higher, the farther apart. Highest at k = {best}."))
     return (
-        _environment()
+        environment()
         .get_template("sweep.html")
         .render(
             title=origin.title or (f"From {points[0].k} to {points[-1].k} clusters" if points else "How many clusters?"),
