@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
 from .engine import bring
-from .sources import FarSource, FileSource, Source, find_source, find_table
+from .sources import FarSource, FileSource, Source, find_source
+from .tables import find_table
 from .types import Array, is_sparse
 
 

@@ -1,8 +1,4 @@
-"""Where rows live: a source reads ranges of rows, whatever the user handed over. Nothing is ever copied whole.
-
-A kind of data is found by the name of the package that its type comes from, so that no package is imported before a
-user brings data of its kind.
-"""
+"""Where rows live: a source reads ranges of rows, whatever the user handed over. Nothing is ever copied whole."""
 
 from __future__ import annotations
 
@@ -10,13 +6,13 @@ import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from copy import copy
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
 
-from .types import Array
+from .tables import find_table
+from .types import Array, at_most_float64
 
 LARGE = 1 << 28  # bytes of a memory map whose pages are given back as soon as they have been read
 SAMPLE, SAMPLE_NUMBERS = (16, 1024), 1 << 18  # rows that stand for all, and about how many numbers they hold
@@ -95,14 +91,6 @@ def some_rows(source: Source) -> Any:
     n, d = source.shape
     count = min(n, max(SAMPLE[0], min(SAMPLE[1], SAMPLE_NUMBERS // d)))
     return source.take(np.linspace(0, n - 1, count).astype(np.int64)) if told is None else told
-
-
-def at_most_float64(values: Array) -> Array:
-    """Long doubles as float64. What is too large becomes infinite, for the check of values to find."""
-    if values.dtype.itemsize <= 8:
-        return values
-    with np.errstate(over="ignore"):
-        return values.astype(np.float64)
 
 
 class Pages:
@@ -237,110 +225,6 @@ def _trusted(X: Any) -> Any:
         except ValueError as error:
             raise ValueError(f"X is a broken {X.format} matrix: {error}; build it anew from its entries.") from error
     return X
-
-
-class TableSource:
-    """A table whose columns hold numbers; `part(rows, dtype)` gives some of its rows as an array."""
-
-    is_map = reads_ahead = False
-
-    def __init__(self, shape: tuple[int, int], dtype: np.dtype, part: Callable[[Any, np.dtype], Array]) -> None:
-        self.shape = shape
-        self.raw_dtype = dtype
-        self.dtype = at_most_float64(np.empty(0, dtype)).dtype
-        self.part = part
-
-    def read(self, start: int, stop: int) -> Array:
-        return self.take(slice(start, stop))
-
-    def take(self, rows: Any) -> Array:
-        return at_most_float64(np.asarray(self.part(rows, self.raw_dtype), self.raw_dtype))
-
-
-class Column(NamedTuple):
-    """Of a table. Its type is read from no rows at all: those with a missing value could tell of another one."""
-
-    name: Any
-    no_rows: Array
-    has_gaps: bool  # are values missing, in a way that integers can't tell
-    all_rows: Callable[[], Array]
-
-    def dtype(self) -> np.dtype:
-        kind = self.no_rows.dtype if self.no_rows.ndim == 1 else np.dtype(object)
-        if kind.kind not in "biufO":
-            raise ValueError(f"Column {self.name!r} of X holds values of type {kind}: give real numbers, or drop it.")
-        return np.dtype(np.float64) if self.has_gaps and kind.kind in "biu" else kind
-
-    def floats(self) -> Array:
-        """For what only comes as objects."""
-        values = self.all_rows()
-        if values.ndim > 1 or isinstance(values[0], list | np.ndarray):
-            raise ValueError(f"Column {self.name!r} of X holds lists: stack it into a 2-D array.")
-        try:
-            return values.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"Column {self.name!r} of X must hold real numbers: {error}.") from error
-
-
-def _table(n: int, columns: list[Column], part: Callable[[Any, np.dtype], Array]) -> Source:
-    kinds = [column.dtype() for column in columns]
-    if any(kind.kind == "O" for kind in kinds):
-        return ArraySource(np.column_stack([column.floats() for column in columns]))
-    return TableSource((n, len(columns)), np.result_type(*kinds), part)
-
-
-def _pandas(X: Any) -> Source:
-    columns = [values for _, values in X.items()]
-
-    def describe(values: Any) -> Column:
-        gaps = not isinstance(values.dtype, np.dtype) and values.hasnans  # in a NumPy column they are NaN already
-        everything = partial(values.to_numpy, na_value=np.nan) if gaps else values.to_numpy
-        return Column(values.name, values.iloc[:0].to_numpy(), gaps, everything)
-
-    def is_view(values: Any) -> bool:
-        return np.may_share_memory(values.to_numpy(), values.to_numpy())
-
-    def of_table(rows: Any, dtype: np.dtype) -> Array:
-        missing = {"na_value": np.nan} if dtype.kind == "f" else {}
-        values: Array = X.iloc[rows].to_numpy(dtype, **missing)
-        return values
-
-    def of_views(rows: Any, dtype: np.dtype) -> Array:
-        return np.stack([view[rows] for view in views], axis=1, dtype=dtype, casting="unsafe")
-
-    first = X.iloc[:1]
-    is_array = np.may_share_memory(first.to_numpy(), first.iloc[:, 0].to_numpy())  # and so are its slices
-    views = [] if is_array or not all(map(is_view, columns)) else [values.to_numpy() for values in columns]
-    return _table(len(X), list(map(describe, columns)), of_views if views else of_table)
-
-
-def _polars(X: Any) -> Source:
-    columns = [Column(c.name, c[:0].to_numpy(), c.null_count() > 0, c.to_numpy) for c in X.get_columns()]
-    return _table(X.height, columns, lambda rows, _: X[rows].to_numpy())
-
-
-def _pyarrow(X: Any) -> Source:
-    def values(column: Any) -> Any:
-        return column.to_numpy(zero_copy_only=False)
-
-    def part(rows: Any, dtype: np.dtype) -> Array:
-        some = X.slice(rows.start, rows.stop - rows.start) if isinstance(rows, slice) else X.take(rows)
-        return np.stack([values(c) for c in some.columns], axis=1, dtype=dtype, casting="unsafe")
-
-    columns = [
-        Column(name, values(c.slice(0, 0)), c.null_count > 0, partial(values, c))
-        for name, c in zip(X.schema.names, X.columns, strict=True)
-    ]
-    return _table(X.num_rows, columns, part)
-
-
-TABLES: dict[str, Callable[[Any], Source]] = {"pandas": _pandas, "polars": _polars, "pyarrow": _pyarrow}
-
-
-def find_table(X: Any) -> Callable[[Any], Source] | None:
-    """What makes a source of X if it is a table that Shoal knows, or derives from one."""
-    packages = (kind.__module__.partition(".")[0] for kind in type(X).__mro__)
-    return next((TABLES[name] for name in packages if name in TABLES and len(getattr(X, "shape", ())) == 2), None)
 
 
 def find_source(X: Any) -> Source:

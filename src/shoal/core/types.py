@@ -1,7 +1,8 @@
-"""Names for types that many files share."""
+"""Types that many files share, and what can be asked of them."""
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -11,3 +12,11 @@ Array = NDArray[Any]
 def is_sparse(X: Any) -> bool:
     """Is it a SciPy sparse matrix? A plain bool: SciPy's own test narrows the type to one that has no data."""
     return bool(sparse.issparse(X))
+
+
+def at_most_float64(values: Array) -> Array:
+    """Long doubles as float64. What is too large becomes infinite, for the check of values to find."""
+    if values.dtype.itemsize <= 8:
+        return values
+    with np.errstate(over="ignore"):
+        return values.astype(np.float64)

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.sources import at_most_float64
-from ..core.types import Array
+from ..core.types import Array, at_most_float64
 from .errors import FileError, check_unpacked, need, told_of
 from .handles import File
 from .options import Opened, Options, columns_by_place

@@ -11,8 +11,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from ..core.sources import at_most_float64
-from ..core.types import Array
+from ..core.types import Array, at_most_float64
 from .errors import FileError, check_unpacked, told_of
 from .handles import File
 from .options import Opened, Options, columns_by_place

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..core.sources import at_most_float64
-from ..core.types import Array
+from ..core.types import Array, at_most_float64
 from ..kernels.files import read_spans
 from .errors import FileError, told_of
 from .handles import READS_AT, File
