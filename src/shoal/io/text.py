@@ -1,6 +1,6 @@
 """Text: CSV and svmlight. How many rows there are is known in the end, so they are read once, into a scratch file.
 
-Numbers of CSV become float64. A header is a first line in which some field is no number.
+Numbers of CSV become float64. A header is a first line in which some field is no number, or that is 0,1,2,...
 """
 
 from __future__ import annotations

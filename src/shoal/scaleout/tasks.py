@@ -119,6 +119,8 @@ def pack(thing: Any) -> bytes:
 
 
 def unpack(blob: bytes) -> Any:
+    """Only what this fit's driver or one of its workers has packed: dask sends pickles between them, so who can reach a worker
+    can run code there as it is. What comes from a file never gets here."""
     return pickle.loads(blob)
 
 
