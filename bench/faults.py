@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import os
 import subprocess
 import sys
 import time
@@ -21,12 +20,12 @@ from unittest import mock
 
 import numpy as np
 
+from . import failing
 from .measure import Lab, environment
 from .results import Entry
 from .suites import entry_of
 
 KILLS, CUTS, FLIPS = 200, 100, 10_000
-ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS)
 
 
 def faults(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
@@ -100,76 +99,23 @@ def _checkpoint(folder: Path) -> tuple[Path, Callable[[], Any]]:
 
 
 def disks(lab: Lab, less: int) -> Entry:
-    """Each call of the system's that a write makes fails, in each of three ways."""
-    import shoal
-
+    """Each call of the system's that a write makes fails, in each of three ways: of `save`, and of all that a fit writes."""
     rows = []
-    for number in ERRORS:
-        path = _model(lab.folder / _fresh(lab))
-        before, model = path.read_bytes(), shoal.load(path)
-        tried = harmed = 0
-        for site in ("open", "write", "flush", "fsync", "replace"):
-            for call in range(1, 200):
-                if not _fails_at(site, call, number, partial(shoal.save, model, path)):
-                    break
-                tried += 1
-                harmed += path.read_bytes() != before or list(path.parent.iterdir()) != [path]
-        rows.append({"case": errno.errorcode[number], "tried": tried, "harmed": harmed})
-    return _entry(
-        lab, "disks", "Every call of a write fails once. Harmed: the old file is not as it was, or more is there.", rows
+    for name, tries in (("save", failing.saves), ("fit", partial(failing.fits, quick=lab.quick))):
+        for number in failing.ERRORS:
+            tried, harmed = tries(lab.folder / _fresh(lab), number)
+            rows.append({"case": f"{name}, {errno.errorcode[number]}", "tried": tried, "harmed": harmed})
+    measure = (
+        "Every call of a write fails once. Harmed: an old file is gone or broken, more is there than before, files of two runs "
+        "are called a result, or a command ended with another exit code than 4."
     )
+    return _entry(lab, "disks", measure, rows)
 
 
 def _fresh(lab: Lab) -> str:
     name = f"faults-{time.monotonic_ns()}"
     (lab.folder / name).mkdir()
     return name
-
-
-class Failing:
-    """A file whose n-th write, or flush, fails."""
-
-    def __init__(self, file: Any, site: str, tick: Callable[[], None]) -> None:
-        self._file, self._site, self._tick = file, site, tick
-
-    def __getattr__(self, name: str) -> Any:
-        if name == self._site:
-            self._tick()
-        return getattr(self._file, name)
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-
-def _fails_at(site: str, call: int, number: int, work: Callable[[], None]) -> bool:
-    """Let the n-th call fail; was there one?"""
-    left = [call]
-
-    def tick() -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise OSError(number, os.strerror(number))
-
-    def deadly(inner: Any) -> Any:
-        return lambda *args, **options: (tick(), inner(*args, **options))[1]
-
-    def opened(path: Any, mode: str = "r") -> Any:
-        if site == "open":
-            tick()
-        return Failing(open(path, mode), site, tick)
-
-    patches = [mock.patch("shoal.core.replacing.open", opened, create=True)]
-    if site in ("fsync", "replace"):
-        patches = [mock.patch(f"shoal.core.replacing.os.{site}", deadly(getattr(os, site)))]
-    with contextlib.ExitStack() as stack:
-        for patch in patches:
-            stack.enter_context(patch)
-        with contextlib.suppress(OSError):
-            work()
-    return left[0] <= 0
 
 
 def cuts(lab: Lab, less: int) -> Entry:

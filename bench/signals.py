@@ -109,17 +109,20 @@ def digest() -> str:
     return told.hexdigest()
 
 
-def is_sound() -> bool:
+def is_sound(folder: Path = OUT) -> bool:
     """Can every file that is there be read, and is nothing but what is half written beside them?"""
     from shoal.cli.folder import FILES, LOCK, read_notes
     from shoal.io.archive import read
 
-    names = {path.name for path in OUT.iterdir()} if OUT.exists() else set()
+    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     if "run.json" in names:
-        read_notes(OUT)
+        read_notes(folder)
     for kind in {"checkpoint", "model"} & {name.removesuffix(".npz") for name in names}:
-        read(OUT / f"{kind}.npz", kind)
-    return all(name in (*FILES, LOCK) or name.endswith(".tmp") for name in names)
+        read(folder / f"{kind}.npz", kind)
+    if "labels.npy" in names:
+        np.load(folder / "labels.npy", allow_pickle=False)
+    whole = "report.html" not in names or (folder / "report.html").read_text().rstrip().endswith("</html>")
+    return whole and all(name in (*FILES, LOCK) or name.endswith(".tmp") for name in names)
 
 
 def status() -> str:

@@ -276,6 +276,7 @@ class TestOldResults:
             (errors.USAGE, ["--set", "callback=1"]),
             (errors.USAGE, ["--init", "out/model.npz", "--method", "exact"]),
             (errors.BAD_DATA, ["--init", "rows.npy"]),
+            (errors.USAGE, ["--engine", "dask", "--scheduler", "nowhere:at:all"]),
         ],
     )
     def test_bad_settings(self, capsys, before, code, arguments):
@@ -287,6 +288,17 @@ class TestOldResults:
         np.save("nan.npy", rows)
         refused(capsys, errors.BAD_DATA, "fit", "nan.npy", "-k", 3, "-q", "-o", "out", "--force")
         assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
+
+    def test_no_room_for_new_ones(self, capsys, before, monkeypatch):
+        monkeypatch.setattr("shoal.cli.run._fit", lambda *_: (_ for _ in ()).throw(MemoryError))
+        refused(capsys, errors.NO_ROOM, *FIT, "-o", "out", "--force")
+        assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
+
+    def test_of_two_runs_are_no_result(self, capsys, before, monkeypatch):
+        """What fails when some files are new already can be resumed."""
+        monkeypatch.setattr("shoal.cli.run.write_records", lambda *_: (_ for _ in ()).throw(errors.NoRoom("full")))
+        refused(capsys, errors.NO_ROOM, *FIT, "-o", "out", "--force")
+        assert json.loads(Path("out/run.json").read_text())["status"] == "running"
 
     def test_are_replaced_by_new_ones(self, capsys, before):
         result(capsys, *FIT, "-o", "out", "--force", "--no-report", "--seed", 5)

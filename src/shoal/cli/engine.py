@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from .errors import NoRoom
+from .errors import Gone
 from .options import COUNT, together
 from .options import settings as current
 
@@ -47,6 +47,6 @@ def working(settings: Mapping[str, Any]) -> Iterator[None]:
         with client_of(settings.get("scheduler"), settings.get("workers") or 1) as client, Engine(client):
             yield
     except Lost as error:
-        raise NoRoom(f"{error} {current().stopper.advice}".strip()) from error
+        raise Gone(f"{error} {current().stopper.advice}".strip()) from error
     except ConnectionError as error:
         raise click.UsageError(str(error)) from error

@@ -26,6 +26,10 @@ class NoRoom(click.ClickException):
     exit_code = NO_ROOM
 
 
+class Gone(NoRoom):
+    """The workers of a fit are gone. It can go on with others."""
+
+
 class Turned(click.ClickException):
     """A model, a checkpoint or the notes of a run that can't be trusted."""
 

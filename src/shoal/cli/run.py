@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import __version__
 from .data import fingerprint, open_data
-from .errors import BadData, complain, opening, reading_data
+from .errors import BadData, Gone, Signalled, complain, opening, reading_data
 from .folder import CHECKPOINT, NOTES, clear, tidy
 from .methods import SEEDINGS, estimator
 from .options import settings
@@ -62,14 +62,21 @@ def begun(folder: Path, data: str, chosen: Mapping[str, Any], command: str) -> I
     write_json(folder / NOTES, notes)
     try:
         yield notes
-    except BadData:
-        if not (folder / CHECKPOINT).exists():  # there is nothing to go on with
-            with saving(folder):
-                (folder / NOTES).unlink()
-            if before is not None:
-                with writing(folder / NOTES) as file:
-                    file.write(before)
+    except (Signalled, Gone):  # such a fit goes on, if only from its beginning
         raise
+    except Exception:
+        if notes["status"] == "running" and not (folder / CHECKPOINT).exists():
+            _put_back(folder / NOTES, before)
+        raise
+
+
+def _put_back(path: Path, before: bytes | None) -> None:
+    if before is None:
+        with saving(path):
+            path.unlink()
+    else:
+        with writing(path) as file:
+            file.write(before)
 
 
 def reopen(notes: Mapping[str, Any]) -> Any:
@@ -148,9 +155,10 @@ def _leave(folder: Path, notes: dict[str, Any], rows: Any, model: Any, told: lis
     watch.note("writing the files")
     labels = folder / ("labels.npy" if chosen.get("id_column") is None else "labels.parquet")
     write_labels(labels, model.labels_, rows.id_column)
+    notes["status"] = "writing"  # and what an earlier run has left is no longer whole
     write_records(folder / "history.csv", model.history_)
     files = {"labels": labels.name, "history": "history.csv"}
-    with _told_of(told, "no model was saved"), saving(folder / "model.npz"):
+    with _if_possible(told, "no model was saved"), saving(folder / "model.npz"):
         shoal.save(model, folder / "model.npz")
         files = {"model": "model.npz", **files}
     if chosen.get("report", True) and _report(folder / "report.html", notes, rows, model, told, watch, seconds):
