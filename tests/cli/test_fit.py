@@ -339,6 +339,16 @@ def test_a_model_too_large_to_save_leaves_the_labels(capsys, monkeypatch):
     assert len(np.load("out/labels.npy")) == 300
 
 
+def test_folders_of_sparse_rows_have_the_columns_of_the_model(capsys):
+    """Those that are empty at the end of every file, too."""
+    for name, lines in (("rows", ["1 1:1 4:9", "1 1:2 4:9", "1 2:5", "1 2:6"]), ("others", ["1 1:2", "1 2:7"])):
+        Path(name).mkdir()
+        for i in range(2):
+            Path(name, f"{i}.svm").write_text("\n".join(lines))
+    result(capsys, "fit", "rows", "-k", 2, "-q", "-o", "out", "--no-report")
+    assert result(capsys, "predict", "out/model.npz", "others", "-q", "-o", "l.npy")["rows"] == 4
+
+
 def test_columns_by_the_names_that_the_model_knows(capsys, rows):
     with open("rows.csv", "w") as file:
         file.write("7,b,c,d\n" + "\n".join(",".join(map(str, row)) for row in rows.tolist()))

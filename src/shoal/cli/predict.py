@@ -10,8 +10,6 @@ import click
 from .engine import check_engine, engine_options, working
 from .options import COUNT, DATA, force_option, rows_options, watch_options
 
-SPARSE = (".svmlight", ".libsvm", ".svm")
-
 
 @click.command()
 @click.argument("model", type=DATA)
@@ -62,6 +60,7 @@ def predict(
 def _label(model: str, data: str, threads: int | None, settings: dict[str, Any]) -> tuple[Any, Any, int]:
     import shoal
 
+    from ..io.files import is_for
     from .errors import Turned, opening, reading_data
 
     with opening(model):
@@ -71,7 +70,7 @@ def _label(model: str, data: str, threads: int | None, settings: dict[str, Any])
     inner = getattr(fitted, "estimator_", fitted)
     if threads is not None:
         inner.n_threads = threads
-    if Path(data).suffix.lower() in SPARSE:  # which do not tell of columns that are empty at their end
+    if is_for("n_features", Path(data)):  # svmlight files do not tell of columns that are empty at their end
         settings = {**settings, "n_features": getattr(fitted, "n_features_in_", None)}
     rows = _open(data, settings, getattr(fitted, "feature_names_in_", None))
     try:

@@ -36,8 +36,6 @@ FORMATS = {  # imported when a file of that kind is opened
     **dict.fromkeys((".csv", ".tsv", ".txt"), "text.open_csv"),
     **dict.fromkeys((".svmlight", ".libsvm", ".svm"), "text.open_svmlight"),
 }
-
-
 ONLY_FOR = {
     "array": (".npz", ".zarr", ".h5", ".hdf5", ".hdf"),
     **dict.fromkeys(("header", "delimiter"), (".csv", ".tsv", ".txt")),
@@ -224,6 +222,12 @@ def _kind(path: Path) -> str:
     return ""
 
 
+def is_for(option: str, path: Path) -> bool:
+    """Does an option of `open_rows` mean anything to a file, or to those of a folder?"""
+    files = _files(path) if path.is_dir() and _kind(path) != ".zarr" else [path]
+    return any(_kind(file) in ONLY_FOR[option] for file in files)
+
+
 def _open(path: Path, options: Options) -> Opened:
     kind = _kind(path)
     if path.exists() and not (path.is_file() or path.is_dir()):
@@ -245,8 +249,13 @@ def _open(path: Path, options: Options) -> Opened:
     return opened
 
 
+def _files(folder: Path) -> list[Path]:
+    """Those that can be read, in the order of their names."""
+    return sorted(file for file in folder.iterdir() if _kind(file) and not file.name.startswith((".", "_")))
+
+
 def _open_folder(path: Path, options: Options) -> Opened:
-    files = sorted(file for file in path.iterdir() if _kind(file) and not file.name.startswith((".", "_")))
+    files = _files(path)
     kinds = {FORMATS[_kind(file)] for file in files}
     if len(kinds) != 1:
         what = "files of several kinds" if kinds else "no file that Shoal can read"
