@@ -18,7 +18,6 @@ from .output import keep_apart, saving
 NOTES, CHECKPOINT, LOCK = "run.json", "checkpoint.npz", ".lock"
 FILES = (NOTES, CHECKPOINT, "model.npz", "labels.npy", "labels.parquet", "history.csv", "report.html")
 
-
 NOTED: dict[str, Any] = dict.fromkeys(("shoal", "status", "begun", "command", "data", "fingerprint"), str)
 NOTED |= {"settings": dict}
 CHOSEN: dict[str, Any] = {

@@ -7,7 +7,6 @@ command that needs it, when it runs.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import traceback
@@ -78,10 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(arguments: Sequence[str] | None, settings: Settings) -> int:
     try:
-        code = shoal.main(arguments, "shoal", standalone_mode=False, obj=settings) or 0
-        with contextlib.suppress(BrokenPipeError):
-            sys.stdout.flush()
-        return code
+        return shoal.main(arguments, "shoal", standalone_mode=False, obj=settings) or 0
     except (Exception, Interrupted, KeyboardInterrupt) as error:
         cause = (error.__cause__ or error) if isinstance(error, click.Abort) else error  # which click puts in its place
         code = explain(settings.stopper.error() if isinstance(cause, Interrupted | KeyboardInterrupt) else cause)

@@ -15,8 +15,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 TIMES = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 SIZES = {"": 1, "B": 1} | {f"{c}{end}": 10 ** (3 * i) for i, c in enumerate("KMGT", 1) for end in ("", "B")}
-MOST = 10_000_000  # columns to be named
 SIZES |= {f"{c}IB": 1 << (10 * i) for i, c in enumerate("KMGT", 1)}
+MOST = 10_000_000  # columns to be named
 
 
 @dataclass

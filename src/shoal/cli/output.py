@@ -9,7 +9,6 @@ import json
 import math
 import os
 import re
-import sys
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,20 +32,20 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
-def show(result: Mapping[str, Any], as_json: bool, lines: Mapping[str, object]) -> None:
-    """The result: one JSON document, or the lines of it that people want. Whoever has read enough may go."""
+def tell(text: str) -> None:
+    """On stdout, at once. Whoever has read enough may go."""
     with contextlib.suppress(BrokenPipeError):
-        _show(result, as_json, lines)
-        sys.stdout.flush()
+        click.echo(text)
 
 
-def _show(result: Mapping[str, Any], as_json: bool, lines: Mapping[str, object]) -> None:
+def show(result: Mapping[str, Any], as_json: bool, lines: Mapping[str, object]) -> None:
+    """The result: one JSON document, or the lines of it that people want."""
     if as_json:
-        click.echo(json.dumps(plain(result)))
+        tell(json.dumps(plain(result)))
         return
     width = max(map(len, lines), default=0)
     for name, value in lines.items():
-        click.echo(f"{one_line(name):<{width}}  {one_line(value)}")
+        tell(f"{one_line(name):<{width}}  {one_line(value)}")
 
 
 def show_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -54,9 +53,7 @@ def show_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     table = [list(head), *([one_line(cell) for cell in row] for row in rows)]
     widths = [max(len(row[j]) for row in table) for j in range(len(head))]
     for row in table:
-        click.echo(
-            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
-        )
+        tell("  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]).rstrip())
 
 
 def size(count: float) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .errors import say
+from .output import plain
 
 EVERY = 1.0  # seconds between lines
 
@@ -70,12 +71,7 @@ class Documents(Watch):
 
     def show(self, record: dict[str, Any], rate: float, left: float | None) -> None:
         facts = {**record, "rows_per_second": rate, **({} if left is None else {"seconds_left": left})}
-        say(json.dumps({k: _plain(v) for k, v in facts.items()}))
-
-
-def _plain(value: Any) -> Any:
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        say(json.dumps(plain(facts)))
 
 
 class Bar(Watch):

@@ -37,7 +37,7 @@ def reproduce(
     paper: str, quick: bool, seconds: float | None, folder: str | None, output: str, force: bool, **settings: Any
 ) -> None:
     """Run a paper's experiments again: its figures and tables beside ours, and a verdict on each claim."""
-    from .output import saving, show, show_table, write_json
+    from .output import saving, show, show_table, tell, write_json
     from .progress import watching
 
     out = Path(output)
@@ -68,7 +68,7 @@ def reproduce(
         return
     rows = [[r.paper.key, v.claim.key, v.word] for r in reports for v in r.verdicts]
     show_table(["paper", "claim", "verdict"], rows)
-    click.echo(f"{summary(reports)} See {out / FILES[0]}.")
+    tell(f"{summary(reports)} See {out / FILES[0]}.")
 
 
 def _prepare(out: Path, force: bool) -> None:
@@ -91,14 +91,14 @@ def _teller(watch: Any) -> Any:
     bar = isinstance(watch, Bar)
     last: dict[str, Any] = {"name": "", "time": 0.0}
 
-    def tell(name: str, done: float, left: float) -> None:
+    def told(name: str, done: float, left: float) -> None:
         if bar:
             watch.bar.update(watch.task, total=1.0, completed=done)
         if bar or name != last["name"] or time.monotonic() - last["time"] > EVERY:
             last.update(name=name, time=time.monotonic())
             watch.note(f"{name}, about {left / 60:.0f} min left" if left >= 90 else f"{name}, about {left:.0f} s left")
 
-    return tell
+    return told
 
 
 def _origin(paper: str, effort: str) -> Any:
