@@ -7,10 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import shoal
 from shoal.cli import errors, stopping
+from shoal.cli.methods import METHODS, warm
 from shoal.core import driver
+from shoal.core.sources import FileSource, find_source
 from tests.cli.calling import refused, result, run
 
 pytestmark = pytest.mark.usefixtures("rows")
@@ -52,6 +55,31 @@ def test_fit_is_the_estimator(capsys, rows):
     np.testing.assert_array_equal(shoal.load("out/model.npz").cluster_centers_, model.cluster_centers_)
     result(capsys, *FIT, "-o", "again", "--method", "exact", "--init", "out/model.npz", "--no-report")
     assert shoal.load("again/model.npz").n_iter_ == 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_kernels_are_compiled_before_time_counts(method, rows):
+    """By rows that are made up: no row of a packed file is read for it."""
+
+    class Unread(FileSource):
+        shape, dtype, take, gather = (10**9, 4), np.dtype(np.float32), None, None
+
+        def read(self, start, stop):
+            assert start == stop
+            return rows[start:stop]
+
+    warm(method, Unread(), {"clusters": 20, "threads": 1})
+
+
+def test_kernels_of_sparse_rows(rows):
+    some = find_source(sparse.csr_array(rows))
+    warm("lloyd", some, {"clusters": 20, "metric": "cosine", "threads": 1})
+    with pytest.raises(errors.BadData, match="needs dense rows"):
+        warm("projected", some, {"clusters": 20, "threads": 1})
+
+
+def test_a_limit_on_time_asks_nothing_of_a_method_that_has_no_starts(capsys):
+    assert result(capsys, *FIT, "-o", "out", "--no-report", "--method", "spectral-power", "--time", "20s")["steps"] > 0
 
 
 def test_people_read_lines(capsys):

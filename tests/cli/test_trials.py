@@ -48,6 +48,9 @@ def test_a_sweep_finds_the_groups(capsys):
     assert max(told["points"], key=lambda point: point["silhouette"])["k"] == 4
     assert Path("s.html").stat().st_size < 2_000_000
     assert "range" in refused(capsys, errors.USAGE, "sweep", "rows.npy", "-k", "9:2")
+    assert "'lloyd,exact' is not one of" in refused(
+        capsys, errors.USAGE, "sweep", "rows.npy", "-k", "2:4", "--method", "lloyd,exact"
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,6 +76,15 @@ def test_a_long_range_is_looked_at_once_more_around_the_knee(capsys, monkeypatch
     code, out, _ = run(capsys, "sweep", "rows.npy", "-k", "2,4,7,14", "--method", "exact", "-q", "--threads", 1)
     assert code == 0
     assert "knee at k = 4, or else between 2 and 7, where not every k was tried" in out
+
+
+@pytest.mark.parametrize("words", [("compare", "-k", 2, "--methods", "lloyd"), ("sweep", "-k", "2,3", "--method", "lloyd")])
+def test_who_reads_the_result_may_go(capsys, monkeypatch, words):
+    def broken(text):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("click.echo", broken)
+    assert run(capsys, *words, "rows.npy", "-q", "--threads", 1)[0] == 0
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -26,17 +26,17 @@ def compare(data: str, clusters: int, methods: str, output: str | None, force: b
     A limit by --time is one for each method.
     """
     from ..report import words
+    from .methods import warm
     from .output import refuse, saving, show, show_table
-    from .plan import check_clusters
+    from .plan import check_clusters, limited
     from .progress import watching
-    from .run import _limit
-    from .trials import fitted, origin, ready, start, warm, within
+    from .trials import fitted, origin, ready, start, within
 
     names = _methods(methods)
     path = None if output is None else Path(output)
     if path is not None:
         refuse(path, force, data)
-    with watching(settings["progress"], settings["quiet"]) as watch, _limit(settings):
+    with watching(settings["progress"], settings["quiet"]) as watch, limited(settings):
         rows = ready(data, settings)
         check_clusters(clusters, rows.shape[0])
         chosen = {name: within(rows, name, clusters, settings) for name in names}
@@ -69,7 +69,7 @@ def compare(data: str, clusters: int, methods: str, output: str | None, force: b
 
 
 def _methods(text: str) -> list[str]:
-    from .trials import MOVERS
+    from .methods import MOVERS
 
     names = list(dict.fromkeys(filter(None, (name.strip() for name in text.split(",")))))
     for name in names:

@@ -33,11 +33,10 @@ def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json
     from . import run
     from .data import check_image, open_data
     from .folder import check, locked
-    from .methods import SEEDINGS, assignments, estimator
+    from .methods import SEEDINGS, assignments, estimator, warm
     from .output import need_parquet, show
     from .plan import check_clusters, check_memory
     from .progress import watching
-    from .trials import warm
 
     settings["extra"] = assignments(settings["extra"])
     folder = Path(output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
@@ -66,7 +67,7 @@ def _data(path: str, as_json: bool, settings: dict[str, Any]) -> tuple[dict[str,
     from .data import open_data, size_of
     from .errors import opening
     from .output import size
-    from .plan import estimate_seconds, fewest_threads, parts
+    from .plan import estimate_seconds, threads_within
 
     rows = open_data(path, settings)
     with opening(path):
@@ -74,9 +75,7 @@ def _data(path: str, as_json: bool, settings: dict[str, Any]) -> tuple[dict[str,
     n, d = rows.shape
     k, method, threads = min(settings["clusters"], max(n, 1)), settings["method"], settings["threads"]
     limit = settings["memory"]
-    plan = parts(rows, method, k, threads)
-    if limit is not None:
-        threads, plan = fewest_threads(rows, method, k, threads, limit)
+    threads, plan = threads_within(rows, method, k, threads, math.inf if limit is None else limit)
     clean = not seen["nan"] + seen["infinite"] and n
     seconds = estimate_seconds(rows, method, k, threads) if clean else None
     total = sum(plan.values())

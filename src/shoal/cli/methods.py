@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
+
+from .errors import reading_data
+from .options import Command
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "auto": ("NestedKMeans", {"quality": 0.01}),
@@ -34,16 +38,19 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "spectral-nystrom": ("NystromSpectral", {}),
     "spectral-landmarks": ("LandmarkSpectral", {}),
 }
+MOVERS = [name for name, (cls, _) in METHODS.items() if cls.endswith("KMeans") or cls == "SphericalMixture"]
+MOVERS = [name for name in MOVERS if name not in ("compressed", "binary")]  # those start from codes
+RESERVED = ("n_clusters", "verbose", "callback")  # parameters that commands set themselves
 SEEDINGS = ("k-means++", "k-means||", "afk-mc2", "random")
+WARM = 1000  # rows, at most
 
-method_option = click.option(
-    "--method",
-    type=click.Choice(list(METHODS)),
-    default="auto",
-    show_default=True,
-    metavar="NAME",
-    help=", ".join(METHODS) + ".",
-)
+
+def _method_option(names: list[str]) -> Callable[[Command], Command]:
+    choice, told = click.Choice(names), ", ".join(names) + "."
+    return click.option("--method", type=choice, default="auto", show_default=True, metavar="NAME", help=told)
+
+
+method_option, mover_option = _method_option(list(METHODS)), _method_option(MOVERS)
 set_option = click.option("--set", "extra", multiple=True, metavar="NAME=VALUE", help="Any other parameter of the method.")
 
 
@@ -81,9 +88,8 @@ def estimator(method: str, k: int, settings: Mapping[str, Any], **more: Any) -> 
         **more,
     }
     given = {name: value for name, value in given.items() if value is not None}
-    extra = settings.get("extra", {}).keys()
     for parameter in given:
-        if parameter not in takes or parameter in ("n_clusters", "verbose") or parameter in extra & {"callback"}:
+        if parameter not in takes or (parameter in RESERVED and parameter in settings.get("extra", {})):
             flag = {"time_budget": "--time", "init": "--init", "metric": "--metric"}.get(parameter, f"--set {parameter}")
             raise click.UsageError(f"{flag} means nothing to --method {method}: leave it out, or choose another method.")
     model = cls(k, **{**fixed, **given})
@@ -92,6 +98,33 @@ def estimator(method: str, k: int, settings: Mapping[str, Any], **more: Any) -> 
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     return shoal.Standardized(model) if settings.get("standardize") else model
+
+
+def warm(method: str, rows: Any, settings: Mapping[str, Any]) -> None:
+    """Compile what the method needs for such rows, so that it does not count as time of the fit. Workers do so themselves."""
+    if settings.get("engine") == "dask":
+        return
+    some = _made(rows)
+    k = min(settings["clusters"], max(2, some.shape[0] // 10))
+    model = estimator(method, k, {**settings, "init": None, "time": None, "extra": {}, "standardize": False})
+    quick = {"init": "random", "n_init": 1, "max_iter": 3}
+    model.set_params(**{name: value for name, value in quick.items() if name in model.get_params()})
+    with reading_data(), warnings.catch_warnings(action="ignore"):
+        model.fit(some)
+
+
+def _made(rows: Any) -> Any:
+    """A few rows of the same type, layout and width. They are made up: those of a packed file would be unpacked once more."""
+    import numpy as np
+    from scipy import sparse
+
+    rng, d = np.random.default_rng(0), rows.shape[1]
+    m = max(4, min(WARM, (1 << 20) // d))
+    if not sparse.issparse(rows.read(0, 0)):
+        return rng.integers(1, 100, (m, d)).astype(rows.dtype)
+    filled = min(d, 8)  # columns of a row, none of them twice
+    values, columns = rng.integers(1, 100, m * filled).astype(rows.dtype), np.arange(m * filled) % d
+    return sparse.csr_array((values, columns, np.arange(m + 1) * filled), shape=(m, d))
 
 
 def _start(settings: Mapping[str, Any]) -> Any:

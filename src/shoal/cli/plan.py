@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +18,14 @@ PASSES = {"auto": 3, "minibatch": 3, "online": 10}  # over all rows, of which mo
 USUAL = 30
 
 
+def limited(settings: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
+    """What is done in here keeps below the limit on memory, if there is one."""
+    from ..core.memory import MemoryLimit
+
+    limit = settings.get("memory")
+    return contextlib.nullcontext() if limit is None else MemoryLimit(limit)
+
+
 def parts(rows: Any, method: str, k: int, threads: int | None, extra: Mapping[str, Any] | None = None) -> dict[str, float]:
     """Bytes, by what they are for."""
     from ..core.memory import plan
@@ -30,7 +39,7 @@ def check_memory(rows: Any, settings: dict[str, Any]) -> None:
     if limit is None:
         return
     k, method = settings["clusters"], settings["method"]
-    threads, plan = fewest_threads(rows, method, k, settings["threads"], limit, settings["extra"])
+    threads, plan = threads_within(rows, method, k, settings["threads"], limit, settings["extra"])
     needed = sum(plan.values())
     if needed > limit:
         raise NoRoom(
@@ -41,7 +50,7 @@ def check_memory(rows: Any, settings: dict[str, Any]) -> None:
         settings["threads"] = threads
 
 
-def fewest_threads(
+def threads_within(
     rows: Any, method: str, k: int, threads: int | None, limit: float, extra: Mapping[str, Any] | None = None
 ) -> tuple[int, dict[str, float]]:
     """As many threads as keep below the limit, or one; and what the fit takes by them."""

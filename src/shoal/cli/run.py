@@ -18,6 +18,7 @@ from .folder import CHECKPOINT, NOTES, clear, tidy
 from .methods import SEEDINGS, estimator
 from .options import settings
 from .output import saving, write_json, write_labels, write_records, writing
+from .plan import limited
 from .progress import Watch
 from .stopping import Interrupted
 
@@ -92,7 +93,7 @@ def carry_out(folder: Path, notes: dict[str, Any], rows: Any, watch: Watch) -> d
     """Fit under a checkpoint, which goes when all files are there; give the result."""
     told, begun, stopper = list[str](), time.perf_counter(), settings().stopper
     stopper.advice = f"go on with `{shlex.join(['shoal', 'resume', str(folder)])}`"
-    with heard(told), _kept(folder / CHECKPOINT) as kept, reading_data(), _limit(notes["settings"]):
+    with heard(told), _kept(folder / CHECKPOINT) as kept, reading_data(), limited(notes["settings"]):
         model = _fit(rows, notes["settings"], watch, kept)
         _leave(folder, notes, rows, model, told, watch, time.perf_counter() - begun)
     stopper.advice = ""
@@ -121,13 +122,6 @@ def _kept(path: Path) -> Iterator[Any]:
             yield kept
     except Stopped as error:
         raise stopper.error() from error
-
-
-def _limit(chosen: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
-    from ..core.memory import MemoryLimit
-
-    limit = chosen.get("memory")
-    return contextlib.nullcontext() if limit is None else MemoryLimit(limit)
 
 
 def _fit(rows: Any, chosen: Mapping[str, Any], watch: Watch, kept: Any) -> Any:
@@ -208,7 +202,7 @@ def _report(path: Path, notes: dict[str, Any], rows: Any, model: Any, told: list
         date=notes["begun"],
         seconds=seconds,
     )
-    with _told_of(told, "no report was written"):
+    with _if_possible(told, "no report was written"):
         facts = gather(model, rows, options, origin, told)
         with saving(path):
             write_fit(path, facts)
@@ -217,7 +211,7 @@ def _report(path: Path, notes: dict[str, Any], rows: Any, model: Any, told: list
 
 
 @contextlib.contextmanager
-def _told_of(told: list[str], what: str) -> Iterator[None]:
+def _if_possible(told: list[str], what: str) -> Iterator[None]:
     """Go on without: the rest of a long fit is worth keeping."""
     try:
         yield

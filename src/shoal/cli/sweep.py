@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import click
 
 from .errors import reading_data
+from .methods import mover_option
 from .options import DATA, fit_options, force_option, rows_options, watch_options
 
 EVERY = 30  # numbers of clusters that are all tried, where no step is named; of more, so many:
@@ -51,7 +52,7 @@ class Counts(click.ParamType):  # type: ignore[type-arg]
 @click.command()
 @click.argument("data", type=DATA)
 @click.option("-k", "--clusters", type=Counts(), required=True, help="From one number to another: 2:20, 10:200:10; or 5,10,20.")
-@click.option("--method", default="auto", show_default=True, help="One of `shoal compare`.")
+@mover_option
 @click.option("-o", "--output", type=click.Path(), help="A report: an html file.")
 @fit_options
 @rows_options
@@ -64,18 +65,15 @@ def sweep(data: str, clusters: Span, method: str, output: str | None, force: boo
     for each k.
     """
     from ..report import words
-    from .compare import _methods
-    from .output import refuse, saving, show, show_table
-    from .plan import check_clusters
+    from .output import refuse, saving, show, show_table, tell
+    from .plan import check_clusters, limited
     from .progress import watching
-    from .run import _limit
     from .trials import origin, ready, within
 
-    method = _methods(method)[0]
     path = None if output is None else Path(output)
     if path is not None:
         refuse(path, force, data)
-    with watching(settings["progress"], settings["quiet"]) as watch, _limit(settings):
+    with watching(settings["progress"], settings["quiet"]) as watch, limited(settings):
         rows = ready(data, settings)
         check_clusters(clusters.counts[-1], rows.shape[0])
         points = _points(rows, clusters, within(rows, method, clusters.counts[-1], settings), watch)
@@ -96,7 +94,7 @@ def sweep(data: str, clusters: Span, method: str, output: str | None, force: boo
     ]
     show_table(["k", "energy", "silhouette", "seconds", "ended"], cells)
     for line in filter(None, (words.place(points, found), words.unfinished(points))):
-        click.echo(line)
+        tell(line)
 
 
 def _knee(points: list[Any]) -> int | None:

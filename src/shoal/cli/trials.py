@@ -6,20 +6,15 @@ import datetime
 import shlex
 import sys
 import time
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from .data import fingerprint, open_data
 from .errors import opening, reading_data
-from .methods import METHODS, estimator
+from .methods import estimator
 from .plan import check_memory
 from .progress import Watch
-
-MOVERS = [name for name, (cls, _) in METHODS.items() if cls == "SphericalMixture" or cls.endswith("KMeans")]
-MOVERS = [name for name in MOVERS if name not in ("compressed", "binary")]  # those start from codes
-WARM = 1000  # rows
 
 
 def ready(data: str, settings: Mapping[str, Any]) -> Any:
@@ -52,14 +47,6 @@ def start(rows: Any, k: int, settings: Mapping[str, Any]) -> Any:
         with opened:
             opened.frame = measure(opened).frame
             return opened.frame.out_of(model._start(opened, None, rows, settings["seed"], 0), opened.dtype)
-
-
-def warm(method: str, rows: Any, settings: Mapping[str, Any]) -> None:
-    """Compile what the method needs, so that the first one is not timed for all."""
-    with reading_data(), warnings.catch_warnings(action="ignore"):
-        plain = {**settings, "init": "random", "time": None, "extra": {"max_iter": 3}, "standardize": False}
-        some = rows.read(0, min(rows.shape[0], WARM))
-        estimator(method, min(2, some.shape[0]), plain).fit(some)
 
 
 def fitted(method: str, rows: Any, centers: Any, settings: Mapping[str, Any], watch: Watch) -> tuple[Any, float]:
