@@ -322,6 +322,17 @@ class TestOldResults:
         refused(capsys, errors.NO_ROOM, *FIT, "-o", "out", "--force")
         assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
 
+    @pytest.mark.parametrize("fails", ["os.fsync", "os.replace", "shoal.cli.run._fit"])
+    def test_that_could_be_gone_on_with(self, capsys, monkeypatch, fails):
+        """A fit that was stopped is not lost to one that can't begin."""
+        Path("out").mkdir()
+        old = {"run.json": b"the notes of it", "checkpoint.npz": b"its state"}
+        for name, data in old.items():
+            Path("out", name).write_bytes(data)
+        monkeypatch.setattr(fails, lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        refused(capsys, errors.NO_ROOM, *FIT, "-o", "out", "--force")
+        assert {path.name: path.read_bytes() for path in Path("out").iterdir() if path.name != ".lock"} == old
+
     def test_of_two_runs_are_no_result(self, capsys, before, monkeypatch):
         """What fails when some files are new already can be resumed."""
         monkeypatch.setattr("shoal.cli.run.write_records", lambda *_: (_ for _ in ()).throw(errors.NoRoom("full")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 import shlex
 import time
 import warnings
@@ -47,9 +48,11 @@ def begun(folder: Path, data: str, chosen: Mapping[str, Any], command: str) -> I
         prints = fingerprint(data)
     files = {name: chosen[name] for name in ("init", "scratch") if chosen[name] not in (None, *SEEDINGS)}
     tidy(folder)
+    aside = folder / f".{CHECKPOINT}.{os.getpid()}.old.tmp"  # which is tidied up, should this process be killed
     with saving(folder):
         before = (folder / NOTES).read_bytes() if (folder / NOTES).exists() else None
-        (folder / CHECKPOINT).unlink(missing_ok=True)
+        if (folder / CHECKPOINT).exists():
+            (folder / CHECKPOINT).replace(aside)
     notes = {
         "format": "shoal run",
         "shoal": __version__,
@@ -60,24 +63,29 @@ def begun(folder: Path, data: str, chosen: Mapping[str, Any], command: str) -> I
         "fingerprint": prints,
         "settings": {**chosen, **{name: str(Path(file).absolute()) for name, file in files.items()}},
     }
-    write_json(folder / NOTES, notes)
     try:
+        write_json(folder / NOTES, notes)
         yield notes
     except (Signalled, Gone):  # such a fit goes on, if only from its beginning
         raise
     except Exception:
         if notes["status"] == "running" and not (folder / CHECKPOINT).exists():
-            _put_back(folder / NOTES, before)
+            _put_back(folder, before, aside)
         raise
+    finally:
+        aside.unlink(missing_ok=True)
 
 
-def _put_back(path: Path, before: bytes | None) -> None:
-    if before is None:
-        with saving(path):
-            path.unlink()
-    else:
-        with writing(path) as file:
-            file.write(before)
+def _put_back(folder: Path, notes: bytes | None, checkpoint: Path) -> None:
+    """What was there before; first what needs no room."""
+    with saving(folder):
+        if checkpoint.exists():
+            checkpoint.replace(folder / CHECKPOINT)
+        if notes is None:
+            (folder / NOTES).unlink(missing_ok=True)
+    if notes is not None:
+        with writing(folder / NOTES) as file:
+            file.write(notes)
 
 
 def reopen(notes: Mapping[str, Any]) -> Any:
