@@ -268,7 +268,8 @@ PAPER = Paper(
     "convergence",
     "Convergence properties of the k-means algorithms",
     "L. Bottou, Y. Bengio (1995), Convergence properties of the k-means algorithms, NIPS.",
-    "Fisher's iris, six prototypes: how far five algorithms are, after each epoch, from the local minimum that they end in.",
+    "Fisher's iris, six prototypes: how far five algorithms are, after each epoch, from the local minimum that they end in. "
+    "In the gradients' rate of 0.03 / t, t counts epochs; the paper does not say what it counts.",
     CLAIMS,
     (Experiment("Figures 1 and 2", (15, 15), race), Experiment("Newton's method", (3, 3), newton)),
 )
