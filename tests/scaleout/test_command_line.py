@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from distributed import Client
 
 import shoal
 from shoal.core.engine import Lost
 from shoal.scaleout import rounds
+from shoal.scaleout.cluster import client_of
 from tests.cli.calling import refused, result, run
 
 pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("rows", "small_blocks")]
@@ -71,3 +73,12 @@ def test_a_lost_cluster_leaves_a_fit_to_go_on_with(capsys, client, monkeypatch):
 )
 def test_what_makes_no_sense_is_refused(capsys, words, why):
     assert why in refused(capsys, 2, *FIT, "-o", "out", *words)
+
+
+def test_workers_of_this_machine_are_for_its_user_alone():
+    pytest.importorskip("cryptography")
+    with client_of(None, 1) as ours:
+        address = ours.scheduler.address
+        assert address.startswith("tls://127.0.0.1:")
+        with pytest.raises((OSError, TypeError, ValueError)):
+            Client(address, timeout=2)

@@ -174,7 +174,14 @@ def test_what_needs_one_machine_says_so(model, client):
         fit(model, collection(), client)
 
 
-@pytest.mark.parametrize(("rows", "why"), [(da.ones(5), "two-dimensional"), (da.ones((5, 0), chunks=5), "empty")])
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        (da.ones(5), "two-dimensional"),
+        (da.ones((5, 0), chunks=5), "empty"),
+        (dd.from_pandas(pd.Series([1.0, 2.0]), npartitions=1), "a Series of dask"),
+    ],
+)
 def test_other_collections_are_refused(client, rows, why):
     with pytest.raises((TypeError, ValueError), match=why):
         fit(FITS["lloyd"](), rows, client)

@@ -43,6 +43,15 @@ def test_of_a_dataframe():
     np.testing.assert_array_equal(labels.compute(scheduler="sync"), model.labels_)
 
 
+def test_names_and_types_of_a_dataframe():
+    table = pd.DataFrame(X.astype(np.float32), columns=list("abcde"))
+    model = shoal.KMeans(4, random_state=0).fit(table)
+    far = model.transform(dd.from_pandas(table, npartitions=3))
+    assert far.dtype == far.compute(scheduler="sync").dtype == np.float32
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(dd.from_pandas(table.rename(columns={"a": "z"}), npartitions=3))
+
+
 def test_the_model_stays_what_it_is():
     model = shoal.KMeans(4, random_state=0, n_threads=2).fit(X)
     model.predict(da.from_array(X))

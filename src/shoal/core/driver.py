@@ -166,6 +166,7 @@ def _about(model: Any, source: Source, weights: Any) -> dict[str, Any]:
         "the shape of X": source.shape,
         "the type of X": str(source.dtype),
         "the content of X": some_rows(source),
+        "the chunks of X": getattr(source, "chunks", None),
         "sample_weight": weights,
         **model.get_params(deep=False),
     }

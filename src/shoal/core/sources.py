@@ -68,6 +68,7 @@ class FarSource(FileSource):
     """Rows that live with workers elsewhere, or that they alone should read; `scaleout` has them."""
 
     cuts: list[int]  # where partitions begin, and the number of rows
+    chunks: list[int] | None = None  # the same, if they are the user's own
 
     @abstractmethod
     def run(self, job: Any, per_row: tuple[Array, ...], threads: Any) -> Iterator[Any]:

@@ -1,13 +1,18 @@
-"""A client for the command line: of a scheduler that is there, or of workers that are started here, on loopback alone."""
+"""A client for the command line: of a scheduler that is there, or of workers that are started here, on loopback alone.
+
+Whoever can reach a scheduler can have it run anything, and so can other users of this machine reach one on loopback: where the
+package cryptography is installed, ours takes nobody without its certificate, which lives in memory alone.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import dask
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Security
 
 CONNECT = 10  # seconds
 
@@ -29,7 +34,8 @@ def client_of(scheduler: str | None, workers: int) -> Iterator[Client]:
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
+            dashboard_address=None,
+            security=Security.temporary() if find_spec("cryptography") else None,
             silence_logs=logging.CRITICAL,
         )
         yield stack.enter_context(Client(stack.enter_context(cluster), set_as_default=False))

@@ -26,7 +26,8 @@ class Crew:
         self.client = client
         self.threads = 1
         self.where: dict[str, list[Any]] = {}  # tasks of each worker, when last looked at
-        self.frozen: set[str] = set()  # workers that were late, and have not been heard of since
+        self.seen: dict[str, float] = {}  # when the scheduler last heard of each, by its clock
+        self.frozen: dict[str, float] = {}  # workers that were late, and have not been heard of since then
         self.heard = self.peopled = time.monotonic()
         self.looked = -PULSE
         self.usual = 0.0  # seconds of a task in the round before
@@ -59,7 +60,7 @@ class Crew:
         try:
             if self.client.status != "running":
                 raise OSError(f"the client is {self.client.status}")
-            threads = self.client.sync(self.client.scheduler.ncores, callback_timeout=WORD)
+            told = self.client.sync(self.client.scheduler.identity, callback_timeout=WORD)["workers"]
             held = self.client.sync(self.client.scheduler.processing, callback_timeout=WORD)
         except Exception as error:
             patience = STALL if self.client.status == "running" else SILENCE  # it may be busy, as long as it is connected
@@ -69,12 +70,21 @@ class Crew:
             time.sleep(TICK)
             return set()
         self.heard = time.monotonic()
-        gone = {key for address, keys in self.where.items() if address not in threads for key in keys}
-        self.where = {address: held.get(address, []) for address in threads}
-        self.frozen &= set(threads)
-        self.threads = max(sum(threads.values()), 1)
+        gone = {key for address, keys in self.where.items() if address not in told for key in keys}
+        self.where = {address: held.get(address, []) for address in told}
+        self.seen = {address: worker["last_seen"] for address, worker in told.items()}
+        self.frozen = {address: seen for address, seen in self.frozen.items() if self.seen.get(address) == seen}
+        threads = [worker["nthreads"] for worker in told.values() if worker["status"] == "running"]
+        self.threads = max(sum(threads), 1)
         if threads:
             self.peopled = self.heard
         elif self.heard - self.peopled > EMPTY:
-            raise Lost(f"No worker has come for {EMPTY:.0f} s: start some.")
+            raise Lost(f"No worker has been at work for {EMPTY:.0f} s, or all are paused for want of memory: start some.")
         return gone
+
+    def freeze(self, keys: set[Any], waited: float) -> None:
+        """Who has these tasks, and has not been heard of for half as long as they are waited for, gets no more for now."""
+        latest = max(self.seen.values(), default=0.0)
+        for address, held in self.where.items():
+            if keys & set(held) and latest - self.seen[address] > waited / 2:
+                self.frozen[address] = self.seen[address]

@@ -1,15 +1,22 @@
-"""Rows that dask's workers work on: dask arrays and dataframes in their own chunks, files in ranges of rows."""
+"""Rows that dask's workers work on: dask arrays and dataframes in their own chunks, files in ranges of rows.
+
+Chunks are computed anew in every round, unless workers hold them. What goes into several of them (a mean, a sort), or holds
+rows itself, would be done or sent as often: such a collection is held by workers from the start (see `_of_chunks`).
+"""
 
 from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
 import dask
+import dask.array as da
 import numpy as np
 from dask.core import get_dependencies
 from distributed import Client, Future, default_client
@@ -36,7 +43,7 @@ def is_client(client: Any) -> Client:
 def current_client() -> Client | None:
     """Of this process, if there is one."""
     try:
-        return default_client()
+        return is_client(default_client())
     except ValueError:
         return None
 
@@ -80,11 +87,12 @@ class DaskRows(FarSource):
             i, span = spans[n]
             return self._task(i, tasks.work, span, tasks.pack(tasks.Slices.of(per_row, span)))
 
-        for n, answer in enumerate(self._answers(make, len(spans), self._order(job.fn, job.args), threads)):
-            shares, written = tasks.unpack(answer)
-            for which, values in written.items():
-                per_row[which][spans[n][1].start : spans[n][1].stop] = values
-            yield from shares
+        with closing(self._answers(make, len(spans), self._order(job.fn, job.args), threads)) as answers:
+            for n, answer in enumerate(answers):
+                shares, written = tasks.unpack(answer)
+                for which, values in written.items():
+                    per_row[which][spans[n][1].start : spans[n][1].stop] = values
+                yield from shares
 
     def read(self, start: int, stop: int) -> Any:
         parts = [(i, max(a, start), min(b, stop)) for i, (a, b) in enumerate(pairwise(self.cuts)) if a < stop and start < b]
@@ -126,15 +134,17 @@ class DaskRows(FarSource):
 
     def _answers(
         self, make: Callable[[int], Task], count: int, order: bytes, threads: Threads | None = None
-    ) -> Iterator[bytes]:
-        if self._crew is not None:
-            return Round(self._crew, make, count, order).results()
-
+    ) -> Generator[bytes]:
         def work(n: int, _: Any = None) -> bytes:
             task = make(n)
             return task.fn(task.piece, order, *task.rest, task.near)
 
-        return map(work, range(count)) if threads is None else threads.map(lambda _: None, work, list(range(count)), False)
+        if self._crew is not None:
+            yield from Round(self._crew, make, count, order).results()
+        elif threads is None:
+            yield from map(work, range(count))
+        else:
+            yield from threads.map(lambda _: None, work, list(range(count)), False)
 
 
 def open_files(source: FileSource, client: Client) -> DaskRows:
@@ -142,7 +152,8 @@ def open_files(source: FileSource, client: Client) -> DaskRows:
     n, d = source.shape
     none = source.read(0, 0)
     cuts = [*range(0, n, rows_in_a_partition(d, is_sparse(none))), n]
-    piece, count = tasks.FilePiece(pickle.dumps(source), uuid.uuid4().hex), len(cuts) - 1
+    known = source.fingerprint() or uuid.uuid4().hex
+    piece, count = tasks.FilePiece(pickle.dumps(source), known), len(cuts) - 1
     rows = DaskRows([piece] * count, [[]] * count, cuts, none.astype(source.dtype), client)
     rows.feature_names, rows._file = source.feature_names, source
     return rows
@@ -150,18 +161,16 @@ def open_files(source: FileSource, client: Client) -> DaskRows:
 
 def open_collection(X: Any, client: Client | None) -> DaskRows:
     """A dask array or dataframe."""
-    names: list[str] | None = None
-    none: Any
-    if hasattr(X, "columns") and hasattr(X, "_meta"):
-        names = [str(name) for name in X.columns] if all(isinstance(name, str) for name in X.columns) else None
-        none = _no_rows(X)
-    elif hasattr(X, "chunks") and getattr(X, "ndim", 0) == 2:
-        X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
-        kind, d = np.empty(0, X.dtype).dtype, int(X.shape[1])
-        none = sparse.csr_array((0, d), dtype=kind) if is_sparse(X._meta) else np.empty((0, d), kind)
-    else:
+    if getattr(X, "ndim", 0) != 2:
         raise TypeError(f"X is a {type(X).__name__} of dask: give a two-dimensional dask array, or a dask dataframe.")
-    return _of_chunks(X, none, names, client)
+    if not isinstance(X, da.Array):
+        names = [str(name) for name in X.columns] if all(isinstance(name, str) for name in X.columns) else None
+        return _of_chunks(X, _no_rows(X), names, client)
+    tasks.check_kind(X._meta)
+    X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+    kind, d = np.empty(0, X.dtype).dtype, int(X.shape[1])
+    none = sparse.csr_array((0, d), dtype=kind) if is_sparse(X._meta) else np.empty((0, d), kind)
+    return _of_chunks(X, none, None, client)
 
 
 def _no_rows(X: Any) -> Any:
@@ -178,28 +187,56 @@ def _of_chunks(X: Any, none: Any, names: list[str] | None, client: Client | None
     graph, keys = _graph_of(X)
     if client is None:  # but what workers have already, they alone can give
         client = next((value.client for value in graph.values() if isinstance(value, Future)), None)
-    if client is not None and len(tasks.pack(_piece(graph, keys[:1], 0)[0])) > HEAVY:
-        graph, keys = _graph_of(client.persist(X))
-    known = hasattr(X, "chunks") and not np.isnan(X.chunks[0]).any()
-    sizes = [int(size) for size in X.chunks[0]] if known else _lengths([_piece(graph, [key], 0) for key in keys], none, client)
+    pieces = [_piece(graph, [key]) for key in keys]
+    if _is_shared(graph, pieces):
+        graph, keys = _graph_of(_held(X, client))
+        pieces = [_piece(graph, [key]) for key in keys]
+    known = isinstance(X, da.Array) and not np.isnan(X.chunks[0]).any()
+    sizes = [int(size) for size in X.chunks[0]] if known else _lengths(pieces, none, client)
+    shapes = [(size, int(none.shape[1])) for size in sizes]
     least = rows_in_a_block(int(none.shape[1]), is_sparse(none))
     groups = [(a, b) for a, b in tasks.group(sizes, least) if sum(sizes[a:b])]
     cuts = [0, *accumulate(sum(sizes[a:b]) for a, b in groups)]
-    made = [_piece(graph, keys[a:b], first) for (a, b), first in zip(groups, cuts, strict=False)]
+
+    def joined() -> list[tuple[tasks.GraphPiece, list[Future]]]:
+        told = [(keys[a:b], first, shapes[a:b]) for (a, b), first in zip(groups, cuts, strict=False)]
+        return [_piece(graph, *some) for some in told]
+
+    made = joined()
+    if client is not None and any(len(tasks.pack(piece)) > HEAVY for piece, _ in made):
+        graph, keys = _graph_of(_held(X, client))
+        made = joined()
     rows = DaskRows([piece for piece, _ in made], [near for _, near in made], cuts, none, client)
-    rows.feature_names = names
+    rows.feature_names, rows.chunks = names, cuts
     return rows
 
 
 def _graph_of(X: Any) -> tuple[dict[Any, Any], list[Any]]:
     """All that the chunks take, and their keys. What workers have already is a Future, which the optimizer would drop."""
-    held = {key: value for key, value in dict(X.__dask_graph__()).items() if isinstance(value, Future)}
-    (X,) = dask.optimize(X)
+    held = dict[Any, Any]()
+    if isinstance(X, da.Array):
+        held = {key: value for key, value in dict(X.__dask_graph__()).items() if isinstance(value, Future)}
+        (X,) = dask.optimize(X)
+    else:
+        X = X.optimize()  # by itself: with `dask.optimize` some versions lose what was done to its columns
     keys = [key[0] if isinstance(key, list) else key for key in X.__dask_keys__()]
     return {**dict(X.__dask_graph__()), **held}, keys
 
 
-def _piece(graph: dict[Any, Any], keys: list[Any], start: int) -> tuple[tasks.GraphPiece, list[Future]]:
+def _held(X: Any, client: Client | None) -> Any:
+    """All chunks, computed once, with workers or in this process."""
+    return X.persist(scheduler="threads") if client is None else client.persist(X)
+
+
+def _is_shared(graph: dict[Any, Any], pieces: list[tuple[tasks.GraphPiece, list[Future]]]) -> bool:
+    """Does something that takes work go into several chunks, such as a mean, or a sort? It would be done for each of them."""
+    uses = Counter(key for piece, _ in pieces for key in piece.graph)
+    return any(count > 1 and get_dependencies(graph, key) for key, count in uses.items())
+
+
+def _piece(
+    graph: dict[Any, Any], keys: list[Any], start: int = 0, shapes: Sequence[tuple[int, int]] = ()
+) -> tuple[tasks.GraphPiece, list[Future]]:
     """What some chunks take, and the parts of it that workers have."""
     needed, left = {}, list(keys)
     while left:
@@ -208,7 +245,7 @@ def _piece(graph: dict[Any, Any], keys: list[Any], start: int) -> tuple[tasks.Gr
             left += [] if isinstance(graph[key], Future) else get_dependencies(graph, key)
     at_hand = {key: value for key, value in needed.items() if isinstance(value, Future)}
     steps = {key: value for key, value in needed.items() if key not in at_hand}
-    return tasks.GraphPiece(start, steps, keys, list(at_hand)), list(at_hand.values())
+    return tasks.GraphPiece(start, steps, keys, list(shapes), list(at_hand)), list(at_hand.values())
 
 
 def _lengths(single: list[tuple[tasks.GraphPiece, list[Future]]], none: Any, client: Client | None) -> list[int]:

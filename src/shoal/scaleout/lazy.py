@@ -22,10 +22,14 @@ def later(model: Any, name: str, X: Any) -> Any:
             f"X has shape {X.shape}, but {type(model).__name__} is expecting {model.n_features_in_} features as input: give "
             "the columns of the fit."
         )
-    light = _light(model)
-    sample = _said(np.ones((1, model.n_features_in_), getattr(X, "dtype", np.float64)), light, name, None)
-    none, shared = sample[:0], dask.delayed(light)
-    if hasattr(X, "chunks"):
+    light, array = _light(model), isinstance(X, da.Array)
+    one: Any = np.ones((1, model.n_features_in_), X.dtype if array else np.float64)
+    if not array:
+        import pandas
+
+        one = pandas.DataFrame(one, columns=X.columns).astype(X._meta.dtypes.to_dict())  # its names are looked at, too
+    none, shared = _said(one, light, name, None)[:0], dask.delayed(light)
+    if array:
         X = X.rechunk({1: -1})
         said = {"dtype": none.dtype, "meta": none, "model": shared, "method": name, "none": none}
         if none.ndim == 1:

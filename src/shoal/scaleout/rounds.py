@@ -7,13 +7,16 @@ counts. No more tasks are under way than keep the workers busy, so that the time
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain
 from queue import Empty, SimpleQueue
 from statistics import median
 from typing import Any, NamedTuple
 
-from distributed import CancelledError, Future, KilledWorker
+from distributed import CancelledError, Future, KilledWorker, rejoin, secede
 
 from ..core.engine import Lost
 from .crew import GULP, PULSE, SILENCE, TICK, Crew
@@ -22,6 +25,7 @@ PATIENCE, TIMES = 30.0, 4.0  # seconds, and medians of this round, after which a
 AHEAD, MOST = 2, 8  # tasks under way, a thread; and those that are done, but not yet their turn
 KILLS = 3  # workers that a task may cost
 INLINE = 1 << 18  # bytes of an order up to which every task brings it along
+CANCELLED = 10  # times that a task may be
 
 
 class Task(NamedTuple):
@@ -56,30 +60,32 @@ class Round:
         self.deaths: dict[int, int] = {}  # of workers, over each task
         self.suspects: list[int] = []
         self.alone: int | None = None
-        self.begun = time.monotonic()
+        self.cancelled: Counter[int] = Counter()
+        self.shared: Any = order  # with every task; or one copy, which goes from worker to worker
 
     def results(self) -> Iterator[bytes]:
         """In order."""
-        self._look()
-        self.crew.heard = max(self.crew.heard, self.begun)
-        shared: Any = self.order
-        if len(self.order) > INLINE:
-            shared = self.crew.submit(_same, self.order)  # one copy, which goes from worker to worker
-            self.crew.bytes += len(self.order)
-        try:
-            for at in range(self.count):
-                while at not in self.answers and at not in self.fetched:
-                    self._feed(at, shared)
-                    self._wait()
-                if at not in self.fetched:
-                    self._fetch(at)
-                yield self.fetched.pop(at)
-            self.crew.usual = median(self.took or [self.crew.usual])
-        finally:
-            for attempt in (attempt for tries in self.tries.values() for attempt in tries):
-                attempt.future.release()
+        self.crew.heard = self.crew.peopled = time.monotonic()  # nobody has looked since the last round
+        with _room_for_others():
+            try:
+                self._look()
+                if len(self.order) > INLINE:
+                    self.shared = self._submit(_same, self.order)
+                    self.crew.bytes += len(self.order)
+                for at in range(self.count):
+                    while at not in self.answers and at not in self.fetched:
+                        self._feed(at)
+                        self._wait()
+                    if at not in self.fetched:
+                        self._fetch(at)
+                    yield self.fetched.pop(at)
+                self.crew.usual = median(self.took or [self.crew.usual])
+            finally:
+                for attempt in (*chain.from_iterable(self.tries.values()), *self.answers.values()):
+                    attempt.future.release()
+                self.shared = None
 
-    def _feed(self, at: int, shared: Any) -> None:
+    def _feed(self, at: int) -> None:
         """Send what there is room for. Of tasks that lost their workers together each goes alone: one of them did it."""
         if self.suspects or self.alone in self.tries:
             if not self.tries:
@@ -90,17 +96,24 @@ class Round:
             return
         most = self.crew.threads
         while self.sent < min(self.count, at + MOST * most + 1) and len(self.tries) < AHEAD * most:
-            self._send(self.sent, shared)
+            self._send(self.sent, self.shared)
             self.sent += 1
 
     def _send(self, number: int, order: Any) -> None:
         task = self.make(number)
-        future = self.crew.submit(task.fn, task.piece, order, *task.rest, task.near)
+        future = self._submit(task.fn, task.piece, order, *task.rest, task.near)
         attempt = Try(number, future, time.monotonic())
         self.tries.setdefault(number, []).append(attempt)
         self.crew.tasks += 1
-        self.crew.bytes += sum(len(a) for a in (order, *task.rest) if isinstance(a, bytes))
+        self.crew.bytes += sum(len(a) for a in (task.piece, order, *task.rest) if isinstance(a, bytes))
         future.add_done_callback(lambda _: self.events.put(attempt))
+
+    def _submit(self, fn: Callable[..., Any], *args: Any) -> Future:
+        try:
+            return self.crew.submit(fn, *args)
+        except Exception:
+            self._look(now=True)  # which says so, if nobody is there
+            raise
 
     def _wait(self) -> None:
         """For the next answer, or for something to be wrong."""
@@ -111,10 +124,9 @@ class Round:
             self._hurry()
             return
         now = time.monotonic()
-        if attempt.number not in self.tries:
-            if attempt.future.status == "finished":
-                self.crew.frozen.clear()  # somebody was late, and no more
-        elif attempt.future.status in ("finished", "error"):
+        if attempt not in self.tries.get(attempt.number, ()):  # another one was sooner
+            return
+        if attempt.future.status in ("finished", "error"):
             if self._was_killed(attempt):
                 return
             for other in self.tries.pop(attempt.number):
@@ -125,8 +137,16 @@ class Round:
             self.took.append(now - attempt.sent)
         else:  # cancelled or lost: so are all, if the scheduler is
             self._look(now=True)
+            self._check_rows(attempt.number)
             self._give_up(attempt)
             self._send(attempt.number, self.order)
+
+    def _check_rows(self, number: int) -> None:
+        """A task is cancelled if the rows that it needs are, and then it will never be anything else."""
+        task = self.make(number)
+        self.cancelled[number] += 1
+        if self.cancelled[number] > CANCELLED or any(future.status in ("cancelled", "lost") for future in task.near):
+            raise Lost(f"{task.name}: workers held these rows, and they are gone: persist or scatter X anew.")
 
     def _give_up(self, attempt: Try) -> None:
         self.crew.lost += time.monotonic() - attempt.sent
@@ -166,7 +186,7 @@ class Round:
             there = [n for n in sorted(self.answers) if n == at or self.answers[n].future.status == "finished"][:most]
             try:
                 found = self.crew.gather([self.answers[n].future for n in there], patience)
-            except (TimeoutError, CancelledError, KilledWorker):
+            except (TimeoutError, CancelledError, KilledWorker, OSError):
                 self._look(now=True)
                 patience *= 2
                 if time.monotonic() - asked > self._late() or first.status != "finished":
@@ -184,7 +204,7 @@ class Round:
         self.crew.lost += time.monotonic() - attempt.sent
         self._send(at, self.order)
         while at not in self.answers:
-            self._feed(at, self.order)
+            self._feed(at)
             self._wait()
 
     def _late(self) -> float:
@@ -199,8 +219,7 @@ class Round:
         slow = {number: tries for number, tries in self.tries.items() if now - tries[-1].sent > late}
         if slow:
             self._look(now=True)
-            keys = {attempt.future.key for tries in slow.values() for attempt in tries}
-            self.crew.frozen |= {address for address, held in self.crew.where.items() if keys & set(held)}
+            self.crew.freeze({attempt.future.key for tries in slow.values() for attempt in tries}, late)
         for number in slow:
             self._send(number, self.order)
 
@@ -214,3 +233,17 @@ class Round:
 
 def _same(order: bytes) -> bytes:
     return order
+
+
+@contextlib.contextmanager
+def _room_for_others() -> Iterator[None]:
+    """A fit inside a task gives its worker's thread to the tasks that it waits for."""
+    try:
+        secede()
+    except (ValueError, KeyError, AttributeError):  # it is inside none
+        yield
+        return
+    try:
+        yield
+    finally:
+        rejoin()

@@ -13,6 +13,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from itertools import pairwise
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 import cloudpickle
@@ -26,6 +27,7 @@ from ..core.threads import Span, folded, one_blas_thread
 from ..core.types import Array, is_sparse
 
 TRIM, MAP = -1, -3  # the names of these thresholds in malloc.h
+_OPENING = Lock()  # a packed file is unpacked once, however many threads a worker has
 Change = Callable[[int | None, Any], Any]  # of raw rows, which begin with that one, or are some of all
 
 
@@ -40,14 +42,19 @@ class FilePiece(NamedTuple):
     """Rows of a file that workers find under its path."""
 
     packed: bytes  # the source: its path and how to read it
-    fit: str  # for which it was opened: for another, the file may be another
+    content: str  # what the file is known again by: it may be another for another fit
 
     def open(self, near: list[Any]) -> tuple[Source, int]:
         return _opened(*self), 0
 
 
+def _opened(packed: bytes, content: str) -> Any:
+    with _OPENING:
+        return _open_once(packed, content)
+
+
 @lru_cache(maxsize=4)
-def _opened(packed: bytes, fit: str) -> Any:
+def _open_once(packed: bytes, _: str) -> Any:
     source = pickle.loads(packed)  # made by the driver of this fit, not found in a file
     source.read_often()
     return source
@@ -59,13 +66,31 @@ class GraphPiece(NamedTuple):
     start: int
     graph: dict[Any, Any]
     keys: list[Any]  # of the chunks
+    shapes: list[tuple[int, int]]  # of them, if they are known
     at_hand: list[Any]  # keys of what `near` holds
 
     def open(self, near: list[Any]) -> tuple[Source, int]:
-        return find_source(stacked(self.chunks(near))), self.start
+        chunks = self.chunks(near)
+        for chunk, shape in zip(chunks, self.shapes, strict=False):
+            check_kind(chunk)
+            if chunk.shape != shape:
+                raise ValueError(
+                    f"A chunk of X, among the rows from {self.start:,} on, has shape {chunk.shape}, but {shape} was told: see "
+                    "how X is made, or persist it if that differs from time to time."
+                )
+        return find_source(stacked(chunks)), self.start
 
     def chunks(self, near: list[Any]) -> list[Any]:
         return list(dask.get({**self.graph, **dict(zip(self.at_hand, near, strict=True))}, self.keys))
+
+
+def check_kind(chunk: Any) -> None:
+    """Is this, of a chunk or of what dask expects of it, something that can be clustered?"""
+    if np.ma.is_masked(chunk):
+        raise ValueError("X has chunks with masks, which would be forgotten: fill them in or drop these rows.")
+    if not (isinstance(chunk, np.ndarray) or is_sparse(chunk) or hasattr(chunk, "columns")):
+        kind = f"{type(chunk).__module__}.{type(chunk).__name__}"
+        raise TypeError(f"X has chunks of type {kind}: give arrays of NumPy, sparse ones of SciPy, or dataframes.")
 
 
 def stacked(chunks: list[Any]) -> Any:

@@ -1,0 +1,173 @@
+"""What is read of a dask collection is what it computes to, whatever was done to it before."""
+
+import warnings
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from dask import delayed
+from distributed import get_client
+
+import shoal
+from shoal.core.engine import Lost
+from shoal.io.checkpoint import Stopped
+from shoal.scaleout import crew, dask, rounds, tasks
+from tests.strategies import blobs
+
+pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("small_blocks")]
+X, _ = blobs(600, 3, 4)
+X = 20 * X
+TABLE = pd.DataFrame(X, columns=["a", "b", "chunks"])
+LEFT = dd.from_pandas(TABLE, npartitions=4)
+ROWS = da.from_array(X, chunks=(150, 3))
+
+EXPRESSIONS = {
+    "as it is": lambda t: t,
+    "scaled": lambda t: t * 2,
+    "some rows": lambda t: t[t.a > 5],
+    "some columns": lambda t: t[["b", "a"]],
+    "both": lambda t: t[t.a > 5][["b"]] * 2,
+    "another column": lambda t: t.assign(d=t.a + t.b),
+    "other names": lambda t: t.rename(columns={"a": "z"}).fillna(0.0),
+    "float32": lambda t: t.astype("float32"),
+    "block by block": lambda t: t.map_partitions(lambda part: part + 1),
+    "centred": lambda t: t - t.mean(),
+    "repartitioned": lambda t: t.repartition(npartitions=2),
+    "put together": lambda t: dd.concat([t, t * 2]),
+    "sorted": lambda t: t.sort_values("a"),
+    "shuffled": lambda t: t.shuffle("b"),
+    "merged": lambda t: t.merge(t[["a"]].assign(e=1.0), on="a"),
+}
+
+
+def read(rows, client=None):
+    source = dask.open_collection(rows, client)
+    return source.read(0, source.shape[0])
+
+
+def in_order(values):
+    return np.array(sorted(map(tuple, np.asarray(values))))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_dataframes_by_threads(name):
+    table = EXPRESSIONS[name](LEFT)
+    np.testing.assert_allclose(in_order(read(table)), in_order(table.compute(scheduler="sync")), rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["both", "centred", "sorted", "merged"])
+def test_dataframes_by_workers(name, client):
+    with client.as_current():
+        table = EXPRESSIONS[name](LEFT)
+        np.testing.assert_allclose(in_order(read(table, client)), in_order(table.compute()), rtol=1e-12)
+
+
+def test_what_all_chunks_need_is_done_once():
+    done = []
+
+    def look(block):
+        done.append(len(block))
+        return block
+
+    rows = ROWS.map_blocks(look, dtype=float, meta=np.empty((0, 0)))
+    source = dask.open_collection((rows - rows.mean(axis=0)) / rows.std(axis=0), None)
+    for _ in range(3):
+        found = source.read(0, 600)
+    assert sum(done) == 600
+    np.testing.assert_allclose(found, (X - X.mean(axis=0)) / X.std(axis=0), rtol=1e-12)
+
+
+def test_masks_are_not_forgotten():
+    with pytest.raises(ValueError, match="chunks with masks"), shoal.Engine(None):
+        shoal.KMeans(2).fit(da.ma.masked_greater(ROWS, 20))
+
+
+def test_chunks_of_other_kinds():
+    with pytest.raises(TypeError, match=r"chunks of type builtins\.list"):
+        tasks.check_kind([])
+
+
+@pytest.mark.parametrize("shape", [(200, 3), (150, 4)])
+def test_chunks_that_are_not_as_told(shape):
+    parts = [da.from_delayed(delayed(np.ones)((150, 3)), shape, float) for _ in range(3)]
+    with pytest.raises(ValueError, match=r"has shape \(150, 3\), but .* was told"), shoal.Engine(None):
+        shoal.KMeans(2).fit(da.concatenate(parts))
+
+
+def test_resume_needs_the_same_chunks(tmp_path):
+    kept = shoal.Checkpoint(tmp_path / "kept.npz")
+    model = shoal.KMeans(4, init="random", random_state=0, tol=0, callback=lambda record: kept.stop())
+    with pytest.raises(Stopped), kept, shoal.Engine(None):
+        model.fit(ROWS)
+    with pytest.raises(ValueError, match="the chunks of X"), shoal.Checkpoint(tmp_path / "kept.npz"), shoal.Engine(None):
+        model.fit(ROWS.rechunk((300, 3)))
+
+
+def test_rows_that_workers_have_lost(client):
+    held = client.persist(ROWS)
+    source = dask.open_collection(held, client)
+    client.cancel(held)
+    with pytest.raises(Lost, match="workers held these rows, and they are gone"):
+        source.read(0, 600)
+
+
+def inside():
+    """Of a task: a fit that needs the worker's own thread."""
+    rows = da.from_array(X, chunks=(150, 3))
+    return shoal.KMeans(4, random_state=0, max_iter=2).fit(rows, engine=get_client()).inertia_
+
+
+def test_fits_inside_tasks(client):
+    found = client.gather([client.submit(inside, pure=False) for _ in range(2)], asynchronous=False)
+    with warnings.catch_warnings(action="ignore"), shoal.Engine(None):
+        expected = shoal.KMeans(4, random_state=0, max_iter=2).fit(ROWS).inertia_
+    assert found == pytest.approx([expected] * 2)  # there, blocks are as large as ever
+
+
+class Told:
+    """A client whose scheduler says this of its workers."""
+
+    status = "running"
+
+    def __init__(self):
+        self.workers, self.held, self.scheduler = {}, {}, self
+
+    def sync(self, ask, callback_timeout):
+        return ask()
+
+    def identity(self):
+        return {"workers": self.workers}
+
+    def processing(self):
+        return self.held
+
+
+def test_paused_workers_are_none(monkeypatch):
+    monkeypatch.setattr(crew, "EMPTY", -1.0)
+    told = Told()
+    told.workers = {"a": {"nthreads": 2, "status": "running", "last_seen": 1.0}}
+    team = rounds.Crew(told)
+    team.look(now=True)
+    assert team.threads == 2
+    told.workers["a"]["status"] = "paused"
+    with pytest.raises(Lost, match="paused for want of memory"):
+        team.look(now=True)
+
+
+def test_late_workers_get_no_more_until_they_are_heard_of():
+    told = Told()
+    told.workers = {name: {"nthreads": 1, "status": "running", "last_seen": seen} for name, seen in (("a", 10.0), ("b", 50.0))}
+    told.held = {"a": ["x"], "b": ["y"]}
+    team = rounds.Crew(told)
+    team.look(now=True)
+    team.freeze({"x", "y"}, 30.0)
+    assert set(team.frozen) == {"a"}  # the other one is slow, but there
+    team.look(now=True)
+    assert set(team.frozen) == {"a"}
+    told.workers["a"]["last_seen"] = 51.0
+    team.look(now=True)
+    assert not team.frozen
