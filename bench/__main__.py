@@ -1,4 +1,4 @@
-"""`python -m bench [suite ...]`: run suites and keep their results; `python -m bench table`: print what is kept."""
+"""`python -m bench [suite ...]`: run suites and keep their results; `table`: print what is kept; `page`: put it into docs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from . import pages
 from .bigfile import bigfile
 from .compressed import accuracy, codes_memory, compress, popcount
 from .faults import faults
 from .measure import Lab
+from .plan import plan
 from .resources import many_rows, memory, startup
 from .results import FOLDER, keep, made, read, render
 from .scaleout import scaleout
@@ -34,19 +36,22 @@ SUITES: dict[str, Suite] = {
     "faults": faults,
     "signals": signals,
     "scaleout": scaleout,
+    "plan": plan,
 }
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     what = "; ".join(f"{name}: {(suite.__doc__ or '').splitlines()[0]}" for name, suite in SUITES.items())
-    parser = argparse.ArgumentParser("python -m bench", description=f"{what} 'table' prints the kept results.")
+    parser = argparse.ArgumentParser(
+        "python -m bench", description=f"{what} 'table' prints the kept results, 'page' keeps docs/scale.md up."
+    )
     parser.add_argument("suites", nargs="*", metavar="suite", help=f"default: {' '.join(DEFAULT)}; quick: all")
     parser.add_argument("--repeats", type=int, default=3, help="rounds of every timed comparison")
     parser.add_argument("--quick", action="store_true", help="a tiny configuration of everything; kept only with --out")
     parser.add_argument("--only", action="append", default=[], metavar="problem", help="problems whose name holds this")
     parser.add_argument("--out", type=Path, help="folder of the results (default: bench/results)")
     options = parser.parse_args(words)
-    unknown = [name for name in options.suites if name not in SUITES and options.suites != ["table"]]
+    unknown = [name for name in options.suites if name not in SUITES and options.suites not in (["table"], ["page"])]
     if unknown:
         parser.error(f"no suite {', '.join(unknown)}: choose from {', '.join(SUITES)}")
     return options
@@ -58,6 +63,9 @@ def main(words: Sequence[str]) -> int:
     if options.suites == ["table"]:
         paths = [folder / f"{name}.json" for name in SUITES]
         print("\n".join(render(path.stem, read(path)) for path in paths if path.exists()))
+        return 0
+    if options.suites == ["page"]:
+        pages.write()
         return 0
     command = " ".join(["python -m bench", *words])
     with Lab(options.repeats, options.quick) as lab:

@@ -20,9 +20,9 @@ def workers(count: int, **options: Any) -> Iterator[Any]:
         yield client
 
 
-def clouds(n: int, d: int, groups: int, seed: int = 0) -> Any:
+def clouds(n: int, d: int, groups: int, seed: int = 0, apart: float = 3.0) -> Any:
     rng = np.random.default_rng(seed)
-    centers = 3 * rng.normal(size=(groups, d)).astype(np.float32)
+    centers = apart * rng.normal(size=(groups, d)).astype(np.float32)
     return rng.normal(size=(n, d)).astype(np.float32) + centers[rng.integers(groups, size=n)]
 
 

@@ -84,6 +84,10 @@ def read(path: Path) -> list[Entry]:
     return json.loads(path.read_text())["entries"]  # type: ignore[no-any-return]
 
 
+def by_problem(path: Path) -> dict[str, Entry]:
+    return {entry["problem"]: entry for entry in read(path)} if path.exists() else {}
+
+
 def _cell(key: str, value: Any) -> str:
     if value is None:
         return ""
@@ -98,7 +102,9 @@ def _figure_text(figure: Entry) -> str:
     if "ratio" in figure:
         return ratio_text(figure["ratio"])
     text = _cell(figure["what"], figure["value"])
-    limit = figure.get("limit")
+    limit, least = figure.get("limit"), figure.get("least")
+    if least is not None:
+        return f"{text} (at least {least})" if figure["value"] >= least else f"{text} (below the {least} that it should be)"
     if limit is None:
         return text
     return f"{text} (limit {limit})" if figure["value"] <= limit else f"{text} (over the limit of {limit})"
@@ -109,24 +115,38 @@ def _table(columns: list[str], rows: Iterable[list[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def render(suite: str, entries: list[Entry]) -> str:
-    """A suite as Markdown: figures first, then what each library did, then how it was made."""
-    parts = [f"## {suite}", "\n".join(dict.fromkeys(entry["measure"] for entry in entries))]
+def tables(entries: list[Entry]) -> list[str]:
+    """Figures first, then what each library did, a table for each kind of rows."""
+    parts = []
     figures = [[e["problem"], f["what"], _figure_text(f)] for e in entries for f in e["figures"]]
     if figures:
         parts.append(_table(["problem", "figure", "value"], figures))
-    rows = [{"problem": entry["problem"], **row} for entry in entries for row in entry["rows"]]
-    columns = [key for key in dict.fromkeys(key for row in rows for key in row) if key != "repeats"]
-    parts.append(_table(columns, ([_cell(key, row.get(key)) for key in columns] for row in rows)))
+    kinds: dict[str, list[Entry]] = {}  # by what the rows are about
+    for entry in entries:
+        for row in entry["rows"]:
+            kinds.setdefault(next(iter(row)), []).append({"problem": entry["problem"], **row})
+    for rows in kinds.values():
+        columns = [key for key in dict.fromkeys(key for row in rows for key in row) if key != "repeats"]
+        parts.append(_table(columns, ([_cell(key, row.get(key)) for key in columns] for row in rows)))
+    return parts
+
+
+def render(suite: str, entries: list[Entry]) -> str:
+    """A suite as Markdown: what was measured, the tables, what was left out, and how it was made."""
+    parts = [f"## {suite}", "\n".join(dict.fromkeys(entry["measure"] for entry in entries)), *tables(entries)]
     left_out = dict.fromkeys(f"- {entry['problem']}: left out: {line}" for entry in entries for line in entry["left out"])
     if left_out:
         parts.append("\n".join(left_out))
+    return "\n\n".join([*parts, made_text(entries)]) + "\n"
+
+
+def made_text(entries: list[Entry]) -> str:
+    """How entries came about, a line a command."""
     runs: dict[str, list[Entry]] = {}
     for entry in entries:
         by = entry["made"]
         runs.setdefault(json.dumps([by["command"], by["revision"], by["cpu"], by["versions"]]), []).append(entry)
-    parts.append("\n".join(_made_text(run) for run in runs.values()))
-    return "\n\n".join(parts) + "\n"
+    return "\n".join(_made_text(run) for run in runs.values())
 
 
 def _made_text(entries: list[Entry]) -> str:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bench import pages
+from bench.results import render
+
 
 @pytest.mark.parametrize(
     ("suites", "told"),
@@ -20,8 +23,9 @@ import pytest
             ["peak MB under a limit", "times that auto read the file", "Parquet's time", "checkpoint: harmed"],
         ),
         (["scaleout", "--only", "overhead"], ["a step on workers"]),
+        (["plan"], ["GB of a machine", "added up on each machine"]),
     ],
-    ids=["kmeans", "spectral", "files", "dask"],
+    ids=["kmeans", "spectral", "files", "dask", "plan"],
 )
 def test_a_tiny_benchmark(suites, told):
     command = [sys.executable, "-m", "bench", *suites, "--quick"]
@@ -29,3 +33,18 @@ def test_a_tiny_benchmark(suites, told):
     assert done.returncode == 0, done.stderr
     for words in told:
         assert words in done.stdout, done.stdout
+
+
+def test_figures_say_what_they_should_be():
+    wanted = [{"what": "at most", "value": 2.0, "limit": 1.5}, {"what": "at least", "value": 4.0, "least": 5}]
+    entry = {"problem": "p", "measure": "m", "rows": [{"a": 1}], "figures": wanted, "left out": [], "others": None}
+    made = {"command": "c", "date": "d", "revision": "r", "cpu": "x", "cores": 1, "versions": {}}
+    text = render("suite", [{**entry, "made": made}])
+    assert "2 (over the limit of 1.5)" in text
+    assert "4 (below the 5 that it should be)" in text
+
+
+def test_the_page_shows_the_results_that_are_kept():
+    text = pages.PAGE.read_text()
+    assert pages.filled(text) == text, "run `python -m bench page`"
+    assert "<!-- bench plan: rounds -->" in text

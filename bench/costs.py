@@ -1,0 +1,133 @@
+"""Dask: what a round costs beside the arithmetic, in seconds of cores: a task, a byte down, a byte up. `scale` is fed by it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .dask_workers import clouds, held, workers
+from .measure import Lab, busy
+from .results import Entry
+from .suites import entry_of
+
+WIDE = (768, 100_000)  # columns and clusters of the plan
+STEPS = 20
+
+
+def spent(client: Any) -> Any:
+    """Seconds that this process (the driver, and the scheduler) has had, and the workers."""
+    return np.array([time.process_time(), sum(client.run(time.process_time).values())])
+
+
+def nothing(_: Any) -> int:
+    return 0
+
+
+def heard(_: Any, values: Any) -> int:
+    return 0
+
+
+def answered(_: Any, clusters: int, columns: int) -> Any:
+    """A share of so many clusters."""
+    from shoal.core.blocks import Moves
+    from shoal.core.partition import Found
+
+    ids = np.arange(clusters)
+    return Found(Moves(ids, np.ones((clusters, columns)), *np.ones((2, clusters)), ids, 0), 0, 0)
+
+
+def costs(lab: Lab) -> Iterator[Entry]:
+    """Seconds of the driver and of workers, a task and a MB; GFLOP/s of a core in the plan's blocks; rows that move."""
+    import shoal
+
+    rows: list[Entry] = []
+    with workers(2 if lab.quick else 4) as client, shoal.Engine(client):
+        rows += _rounds(lab, client, 8 if lab.quick else 64)
+    d, k = (16, 100) if lab.quick else WIDE
+    rows.append({"cost": "arithmetic", "value": _flops(d, k) / 1e9, "unit": f"GFLOP/s of a core, {d} columns, {k:,} clusters"})
+    rows += [{"cost": f"moving {n}", "value": share, "unit": "share of the rows"} for n, share in _moving(lab).items()]
+    measure = (
+        "Medians of rounds of tasks that do nothing, get 0.5 MB or answer 4 MB, on 4 workers; CPU time, the driver's with the "
+        "scheduler's. Moving: rows that change cluster in a step of Lloyd's from rows at random, 1,000 rows a cluster."
+    )
+    yield entry_of(lab, "costs", measure, rows, [])
+
+
+def _rounds(lab: Lab, client: Any, count: int) -> list[Entry]:
+    from shoal.core.engine import bring
+    from shoal.core.rows import Rows
+
+    rows = Rows(bring(held(client, clouds(count << 16, 1, 2), count)))  # a block a partition
+    values = np.random.default_rng(0).normal(size=len(rows))
+    shape = (10, 10) if lab.quick else (1000, 512)
+    totals = [np.zeros(shape), *np.zeros((2, shape[0])), np.zeros(shape[0], np.int64)]
+
+    def empty() -> None:
+        for _ in rows.shares(nothing):
+            pass
+
+    def down() -> None:
+        for _ in rows.shares(heard, per_row=(values,)):
+            pass
+
+    def up() -> None:
+        for share in rows.shares(answered, *shape):
+            share.moves.add_to(*totals)
+
+    with rows:
+        took = {kind: _took(lab, client, kind) for kind in (empty, down, up)}
+    sizes = {down: values.nbytes / 1e6, up: count * shape[0] * (8 * shape[1] + 32) / 1e6}
+    task, of_worker = took[empty] / count * 1e3
+    more = {kind: (took[kind] - took[empty]) * 1e3 for kind in (down, up)}
+    packing = (more[down][1] + more[up][1]) / (sizes[down] + sizes[up])
+    lab.say(f"  a task {task:.2f} and {of_worker:.2f} ms, a MB down {more[down] / sizes[down]}, up {more[up] / sizes[up]} ms")
+    return [
+        {"cost": "task", "value": task, "unit": "ms of the driver a task"},
+        {"cost": "work", "value": of_worker, "unit": "ms of a worker a task"},
+        {"cost": "down", "value": more[down][0] / sizes[down], "unit": "ms of the driver a MB to workers"},
+        {"cost": "up", "value": more[up][0] / sizes[up], "unit": "ms of the driver a MB from workers, added up"},
+        {"cost": "packing", "value": packing, "unit": "ms of a worker a MB, either way"},
+    ]
+
+
+def _took(lab: Lab, client: Any, work: Callable[[], None]) -> Any:
+    """Seconds of the driver and of the workers."""
+    work()
+    times = []
+    for _ in range(lab.repeats):
+        lab.others.append(busy())
+        before = spent(client)
+        work()
+        times.append(spent(client) - before)
+    return np.median(times, axis=0)
+
+
+def _flops(d: int, k: int) -> float:
+    """Operations a second of CPU time, a block for each core: those of the matrix product, over all that a block takes."""
+    from shoal.core.partition import label_block
+    from shoal.core.rows import Rows, rows_in_a_block
+    from shoal.core.sources import find_source
+    from shoal.core.threads import default_threads
+
+    n = rows_in_a_block(d, False) * default_threads()
+    rng = np.random.default_rng(0)
+    X, C = (rng.standard_normal((m, d), np.float32) for m in (n, k))
+    with Rows(find_source(X)) as rows:
+        labels, centers = np.full(n, -1, np.int32), rows.prepare(C)
+        begun = time.process_time()
+        for _ in rows.shares(label_block, centers, True, per_row=(labels, labels.copy(), rows.weights)):
+            pass
+        return 2 * n * k * d / (time.process_time() - begun)
+
+
+def _moving(lab: Lab) -> dict[int, float]:
+    """Share of the rows that change cluster, by the step."""
+    import shoal
+
+    k = 10 if lab.quick else 200
+    X = clouds(1000 * k, 32, 2 * k, apart=0.4)
+    model = shoal.KMeans(k, init="random", algorithm="lloyd", random_state=0, max_iter=STEPS, tol=0).fit(X)
+    return {step["step"]: step["reassigned"] / len(X) for step in model.history_ if step["step"] in (2, 5, 10, STEPS)}

@@ -1,0 +1,193 @@
+"""Dask: whole fits beside those of dask-ml and of Spark, on the same rows, in turn, a seed after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .dask_workers import clouds, held, timed, workers
+from .measure import Lab, busy, energy
+from .results import Entry
+from .suites import entry_of
+
+SEEDS = 3
+SAME = 1.0001  # energies that differ by less are the same
+MEASURE = (
+    "Whole fits by k-means|| and default limits, in turn; medians of the seeds. Energies by float64 from the centres. To the "
+    "same energy: our seconds until the energy was as low as theirs in the end."
+)
+
+
+class Fit(NamedTuple):
+    seconds: float
+    centers: Any
+    steps: int
+    course: Sequence[tuple[float, float]] = ()  # seconds since it began, and the energy that was known by then
+
+    def until(self, low: float, last: float) -> float:
+        """Seconds until the energy was as low; infinity if it never was. `last`: of the centres in the end."""
+        passed = (seconds for seconds, energy in self.course if energy <= low * SAME)
+        return next(passed, self.seconds if last <= low * SAME else math.inf)
+
+
+Fitting = Callable[[int], Fit]  # by the seed
+
+
+def ours(rows: Any, k: int, seed: int, **limits: int) -> Fit:
+    import shoal
+
+    seconds, model = timed(lambda: shoal.KMeans(k, init="k-means||", random_state=seed, **limits).fit(rows))
+    before = seconds - model.history_[-1]["seconds"]  # the start; and the labels at the end, as if they had come first
+    course = [(before + step["seconds"], step["energy"]) for step in model.history_]
+    return Fit(seconds, model.cluster_centers_, model.n_iter_, course)
+
+
+def contest(lab: Lab, X: Any, rival: str, least: float, fits: dict[str, Fitting]) -> tuple[list[Entry], list[Entry]]:
+    """What each library did, and how many times faster ours is; it should be `least` times."""
+    found: dict[str, list[Fit]] = {library: [] for library in fits}
+    for seed in range(1 if lab.quick else SEEDS):
+        for library in sorted(fits, reverse=bool(seed % 2)):
+            lab.others.append(busy())
+            found[library].append(fits[library](seed))
+            lab.say(f"  seed {seed}: {library} {found[library][-1].seconds:.2f} s, {found[library][-1].steps} steps")
+    ends = {library: [energy(X, fit.centers) for fit in all_of] for library, all_of in found.items()}
+    rows: list[Entry] = [
+        {
+            "library": library,
+            "seconds": median(fit.seconds for fit in all_of),
+            "steps": median(fit.steps for fit in all_of),
+            "energy / ours": median(np.divide(ends[library], ends["shoal"])),
+            "repeats": [fit.seconds for fit in all_of],
+        }
+        for library, all_of in found.items()
+    ]
+    if rival not in found:
+        return rows, []
+    reached = [fit.until(low, last) for fit, low, last in zip(found["shoal"], ends[rival], ends["shoal"], strict=True)]
+    theirs = [fit.seconds for fit in found[rival]]
+    wanted = {} if lab.quick else {"least": least}
+    rows[0]["seconds to the same energy"] = median(reached)
+    return rows, [
+        {"what": f"times faster than {rival} to the same energy", "value": median(np.divide(theirs, reached)), **wanted},
+        {"what": f"times faster than {rival}, whole fits", "value": median(theirs) / rows[0]["seconds"]},
+        {"what": f"our energy over {rival}'s", "value": median(np.divide(ends["shoal"], ends[rival])), "limit": 1.001},
+    ]
+
+
+def peers(lab: Lab) -> Iterator[Entry]:
+    """dask-ml's KMeans with its own defaults, on the array that ours gets: groups that are well apart, and that overlap."""
+    import shoal
+
+    n, d, k = (3_000, 8, 5) if lab.quick else (400_000, 50, 50)
+    for problem, apart in {"peers": 3.0, **({} if lab.quick else {"peers, overlapping": 0.4})}.items():
+        X = clouds(n, d, k, apart=apart)
+        with workers(2) as client, shoal.Engine(client), client.as_current():
+            rows = held(client, X, 4 if lab.quick else 16)
+            ours(rows, k, 0, max_iter=1)  # kernels are compiled or read
+            fits: dict[str, Fitting] = {"shoal": partial(ours, rows, k)}
+            with contextlib.suppress(ImportError):
+                fits["dask-ml"] = _dask_ml(rows, k)
+            if len(fits) == 1:
+                lab.leave_out("dask-ml is not installed")
+            told = contest(lab, X, "dask-ml", 5, fits)
+        yield entry_of(lab, problem, f"{n:,} x {d} float32, k={k}, held by 2 workers. {MEASURE}", *told)
+
+
+def _dask_ml(rows: Any, k: int) -> Fitting:
+    from dask_ml.cluster import KMeans
+
+    def fit(seed: int) -> Fit:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            seconds, model = timed(lambda: KMeans(k, random_state=seed).fit(rows))
+        return Fit(seconds, model.cluster_centers_, int(model.n_iter_))
+
+    return fit
+
+
+def spark(lab: Lab) -> Iterator[Entry]:
+    """Spark MLlib's KMeans with its own defaults on two executors, ours on two workers. Rows are cached by both."""
+    if lab.quick:
+        return
+    import shoal
+
+    n, d, k = 400_000, 50, 50
+    X = clouds(n, d, k)
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        lab.leave_out("pyspark is not installed (it needs Java, too)")
+        return
+    with _spark(lab, X, 16) as (table, master, before), workers(2) as client, shoal.Engine(client):
+        rows = held(client, X, 16)
+        ours(rows, k, 0, max_iter=1)
+        _mllib(table, k, 1)  # the JVM has compiled what it will
+        fits: dict[str, Fitting] = {"shoal": partial(ours, rows, k), "spark": partial(_mllib, table, k)}
+        told = contest(lab, X, "spark", 10, fits)
+        told[0][1]["seconds before"] = before
+    measure = f"{n:,} x {d} float32, k={k}, cached in 16 partitions by 2 workers and by Spark's {master}. {MEASURE}"
+    yield entry_of(lab, "spark", measure, *told)
+
+
+def _mllib(table: Any, k: int, seed: int) -> Fit:
+    from pyspark.ml.clustering import KMeans
+
+    seconds, model = timed(lambda: KMeans(k=k, seed=seed).fit(table))
+    return Fit(seconds, np.array(model.clusterCenters()), int(model.summary.numIter))
+
+
+@contextlib.contextmanager
+def _spark(lab: Lab, X: Any, parts: int) -> Iterator[tuple[Any, str, float]]:
+    """The rows in Spark's memory, who holds them, and the seconds that took: executors of their own, if they start."""
+    import pandas as pd
+    from pyspark.ml.feature import VectorAssembler
+
+    names = [f"c{j}" for j in range(X.shape[1])]
+    path = lab.folder / "rows.parquet"
+    pd.DataFrame(X, columns=names).to_parquet(path, row_group_size=len(X) // parts)
+    os.environ |= {"SPARK_HOME": str(_spark_home(lab.folder / "spark")), "SPARK_LOCAL_IP": "127.0.0.1"}
+    for master in ("local-cluster[2,1,2048]", "local[2]"):
+        begun = time.perf_counter()
+        try:
+            session = _session(master)
+            table = VectorAssembler(inputCols=names, outputCol="features").transform(session.read.parquet(str(path)))
+            cached = table.select("features").repartition(parts).cache()
+            cached.count()
+            break
+        except Exception as error:
+            lab.leave_out(f"Spark's {master}: {str(error).splitlines()[0]}")
+    else:
+        raise RuntimeError("Spark does not start: is Java there?")
+    try:
+        yield cached, master, time.perf_counter() - begun
+    finally:
+        session.stop()
+
+
+def _spark_home(folder: Path) -> Path:
+    """What executors start from, and leave their files in."""
+    import pyspark
+
+    folder.mkdir()
+    for name in ("bin", "jars"):
+        (folder / name).symlink_to(Path(pyspark.__file__).parent / name)
+    return folder
+
+
+def _session(master: str) -> Any:
+    """On loopback alone."""
+    from pyspark.sql import SparkSession
+
+    here = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}
+    room = {"spark.driver.memory": "4g", "spark.executor.memory": "2g", "spark.ui.showConsoleProgress": "false"}
+    return SparkSession.builder.master(master).config(map={**here, **room}).getOrCreate()

@@ -1,0 +1,259 @@
+"""A round of tasks on a cluster, event by event: what it takes where nobody has run it.
+
+The driver (with the scheduler, on one core) sends a task a partition, as far ahead as `scaleout.rounds` does, fetches answers
+in their order and adds them up. Workers pass the centres on among themselves, and work. Some tasks take longer than others,
+and now and then a machine is gone. What things cost is measured (`costs`); machines and links are assumed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from heapq import nsmallest
+from statistics import median
+
+import numpy as np
+
+from shoal.scaleout.crew import GULP
+from shoal.scaleout.rounds import AHEAD, INLINE, MOST, PATIENCE, TIMES
+
+from .events import Clock, Shared, Then
+from .scale import Cluster, Costs, Told, Work
+
+OUTGOING = 50  # workers that one passes data to at a time, in dask
+SLOWNESS = 8.0  # times that a slow task takes, beside others
+
+
+class Worker:
+    """A process."""
+
+    def __init__(self, machine: int, threads: int) -> None:
+        self.machine, self.free = machine, threads
+        self.waiting: deque[int] = deque()
+        self.told = self.asked = False  # of the centres
+        self.passing = 0  # workers that it passes them to
+
+
+class Fleet:
+    """Machines, from round to round: who is gone stays gone, and others have read its rows."""
+
+    def __init__(self, cluster: Cluster, costs: Costs, seed: int = 0) -> None:
+        self.cluster, self.costs = cluster, costs
+        self.rng = np.random.default_rng(seed)
+        self.alive, self.gone = list(range(cluster.machines)), set[int]()
+        self.homes: dict[int, int] = {}  # of partitions that have moved
+
+    def home(self, task: int, work: Work) -> int:
+        """Where its rows are: neighbours together if they are to be added up there."""
+        count = self.cluster.machines
+        return self.homes.get(task, task * count // work.partitions if work.groups else task % count)
+
+    def run(self, work: Work) -> Told:
+        return Round(self, work).run()
+
+
+class Round:
+    """One. The driver does one thing at a time: it sends nothing while it waits for the bytes of an answer."""
+
+    def __init__(self, fleet: Fleet, work: Work) -> None:
+        self.fleet, self.work, self.cluster, self.costs = fleet, work, fleet.cluster, fleet.costs
+        self.clock = Clock()
+        here = range(self.cluster.machines)
+        self.cores = [Shared(self.clock, self.cluster.cores) for _ in here]
+        self.links = [Shared(self.clock) for _ in here]
+        self.inward, self.outward = Shared(self.clock), Shared(self.clock)  # of the driver
+        self.driver = Shared(self.clock) if self.cluster.driver_apart else self.cores[0]
+        self.workers = [[Worker(m, self.cluster.threads) for _ in range(self.cluster.processes)] for m in here]
+        self.threads = self.cluster.processes * self.cluster.threads * len(fleet.alive)
+        self.sent = self.at = 0  # tasks, and the answer whose turn it is
+        self.tries: dict[int, list[tuple[float, Worker]]] = {}  # of tasks that are not done: since when, and by whom
+        self.done: dict[int, int] = {}  # the machine that did each task
+        self.took: list[float] = []
+        self.missing = np.bincount(self._group(np.arange(work.partitions)), minlength=work.answers())  # tasks, of each answer
+        self.there: dict[int, int] = {}  # answers that can be fetched, and from which machine
+        self.fetched: set[int] = set()
+        self.held = [0.0] * self.cluster.machines
+        self.idle = False
+        self.events: deque[tuple[int, int]] = deque()  # tasks that are done, and where: the driver has yet to notice
+        self.turn = sorted(range(work.partitions), key=self._place) if work.groups else range(work.partitions)
+        self.seconds, self.size, self.down = work.seconds(self.costs), work.answer(), work.down()
+        self.holders, self.starving = deque[Worker](), deque[Worker]()
+        self.moved = self.received = self.most = self.spent = 0.0
+        self.again = self.deaths = 0
+
+    def run(self) -> Told:
+        if self.work.order() > INLINE:
+            self._drive(self.costs.task + self.work.order() * self.costs.down, self._spread)
+        else:
+            for worker in (worker for machine in self.workers for worker in machine):
+                worker.told = True
+            self._next()
+        if self.cluster.deaths:
+            self.clock.at(self.fleet.rng.exponential(1 / (self.cluster.deaths * len(self.fleet.alive))), self._die)
+        self.clock.at(PATIENCE, self._patrol)
+        self.clock.run(lambda: self.at == self.work.answers())
+        worked = self.seconds * (self.work.partitions + self.again)
+        return Told(self.clock.now, self.moved, self.received, self.most, self.spent, worked, self.again, self.deaths)
+
+    def _group(self, task: int) -> int:
+        return task * self.work.answers() // self.work.partitions
+
+    def _place(self, task: int) -> int:
+        """In its group: one of each group after the other, so that all machines have something to do."""
+        return task - -(-self._group(task) * self.work.partitions // self.work.answers())
+
+    def _carry(self, link: Shared, size: float, then: Then) -> None:
+        self.moved += size
+        link.start(size / self.cluster.link, then)
+
+    # What the driver does.
+
+    def _drive(self, seconds: float, then: Then) -> None:
+        self.spent += seconds
+        self.driver.start(seconds, then)
+
+    def _next(self) -> None:
+        """Fetch the answer whose turn it is; if it is not there, send what there is room for, then look who is done."""
+        while self.at in self.fetched:
+            self.at += 1
+        ahead = self.work.partitions if self.work.groups else self.at + MOST * self.threads + 1
+        while self.at not in self.there:
+            if self.sent < min(self.work.partitions, ahead) and len(self.tries) < AHEAD * self.threads:
+                self.sent += 1
+                self._send(self.turn[self.sent - 1], self._next)
+                break
+            self.idle = not self.events
+            if self.idle:
+                break
+            self._note(*self.events.popleft())
+        else:
+            self._fetch()
+
+    def _note(self, task: int, machine: int) -> None:
+        if task in self.done or machine in self.fleet.gone:
+            return
+        self.took.append(self.clock.now - self.tries.pop(task)[0][0])
+        self.done[task] = machine
+        group = self._group(task)
+        self.missing[group] -= 1
+        if not self.missing[group]:
+            self.there[group] = machine
+
+    def _send(self, task: int, then: Then, avoid: int | None = None) -> None:
+        machine = self.fleet.home(task, self.work)
+        if machine == avoid or machine in self.fleet.gone:
+            machine = int(self.fleet.rng.choice([m for m in self.fleet.alive if m != avoid]))
+        worker = min(self.workers[machine], key=lambda w: len(w.waiting) - w.free)
+        self.tries.setdefault(task, []).append((self.clock.now, worker))
+
+        def away() -> None:
+            self._carry(self.outward, self.down, partial(self._arrive, task, worker))
+            then()
+
+        self._drive(self.costs.task + self.down * self.costs.down, away)
+
+    def _fetch(self) -> None:
+        """The answer whose turn it is, and others that are there already."""
+        some = nsmallest(max(1, int(GULP // self.size)), self.there) if self.size < GULP / 2 else [self.at]
+        size = self.size * len(some)
+        for n in some:
+            self.held[self.there.pop(n)] -= self.size
+            self.fetched.add(n)
+        self.received += size
+        self._carry(self.inward, size, partial(self._drive, size * self.costs.up, self._next))
+
+    def _patrol(self) -> None:
+        """What is late is sent once more, to somebody else, when the driver has nothing better to do."""
+        late = max(PATIENCE, TIMES * median(self.took)) if self.took else 100 * PATIENCE
+        for task, tries in list(self.tries.items()) if self.idle and len(self.fleet.alive) > 1 else []:
+            if self.clock.now - tries[-1][0] > late:
+                self.again += 1
+                self._send(task, _nothing, tries[-1][1].machine)
+        self.clock.at(self.clock.now + late / 8, self._patrol)
+
+    # What workers do.
+
+    def _spread(self) -> None:
+        """The centres go to one worker, and from there to all."""
+        first = self.workers[self.fleet.alive[0]][0]
+        first.asked = True
+        self._carry(self.outward, self.work.order(), partial(self._hear, first, first))
+        self._next()
+
+    def _hear(self, worker: Worker, giver: Worker) -> None:
+        worker.told = True
+        giver.passing -= 1
+        self.holders.append(worker)
+        self._pass_on()
+        self._go(worker)
+
+    def _pass_on(self) -> None:
+        full = 0
+        while self.starving and full < len(self.holders):
+            giver = self.holders[0]
+            self.holders.rotate(-1)
+            full += 1
+            if giver.passing < OUTGOING:
+                full = 0
+                giver.passing += 1
+                self._carry(self.links[giver.machine], self.work.order(), partial(self._hear, self.starving.popleft(), giver))
+
+    def _arrive(self, task: int, worker: Worker) -> None:
+        """At a worker, which reads the rows first if they are not on its machine."""
+        home = self.fleet.home(task, self.work)
+        if home == worker.machine:
+            self._queue(task, worker)
+            return
+        if home in self.fleet.gone:
+            self.fleet.homes[task] = worker.machine
+        size = 4.0 * self.work.rows / self.work.partitions * self.work.columns
+        self._carry(self.links[worker.machine], size, partial(self._queue, task, worker))
+
+    def _queue(self, task: int, worker: Worker) -> None:
+        worker.waiting.append(task)
+        self._go(worker)
+
+    def _go(self, worker: Worker) -> None:
+        if not worker.told:
+            if not worker.asked:
+                worker.asked = True
+                self.starving.append(worker)
+                self._pass_on()
+            return
+        while worker.free and worker.waiting and worker.machine not in self.fleet.gone:
+            worker.free -= 1
+            times = SLOWNESS if self.fleet.rng.random() < self.cluster.slow else 1.0
+            end = partial(self._finish, worker.waiting.popleft(), worker)
+            self.cores[worker.machine].start(self.seconds * times, end)
+
+    def _finish(self, task: int, worker: Worker) -> None:
+        if worker.machine in self.fleet.gone:
+            return
+        worker.free += 1
+        self.events.append((task, worker.machine))
+        self.held[worker.machine] += self.size * self.work.answers() / self.work.partitions
+        self.most = max(self.most, self.held[worker.machine])
+        self._go(worker)
+        if self.idle:
+            self.idle = False
+            self._next()
+
+    def _die(self) -> None:
+        """One machine is gone, in this round, with its rows, with what it was at, and with answers that nobody has fetched."""
+        gone = int(self.fleet.rng.choice(self.fleet.alive))
+        self.fleet.alive.remove(gone)
+        self.fleet.gone.add(gone)
+        self.deaths += 1
+        lost = [task for task, tries in self.tries.items() if tries[-1][1].machine == gone]
+        for task in [task for task, m in self.done.items() if m == gone and self._group(task) not in self.fetched]:
+            del self.done[task]
+            self.missing[self._group(task)] += 1
+            self.there.pop(self._group(task), None)
+            lost.append(task)
+        for task in lost:
+            self._send(task, _nothing)
+        self.again += len(lost)
+
+
+def _nothing() -> None:
+    pass
