@@ -22,15 +22,15 @@ def spent(client: Any) -> Any:
     return np.array([time.process_time(), sum(client.run(time.process_time).values())])
 
 
-def nothing(_: Any) -> int:
+def nothing(_: Any, order: Any) -> int:
     return 0
 
 
-def heard(_: Any, values: Any) -> int:
+def heard(_: Any, values: Any, order: Any) -> int:
     return 0
 
 
-def answered(_: Any, clusters: int, columns: int) -> Any:
+def answered(_: Any, order: Any, clusters: int, columns: int) -> Any:
     """A share of so many clusters."""
     from shoal.core.blocks import Moves
     from shoal.core.partition import Found
@@ -48,10 +48,12 @@ def costs(lab: Lab) -> Iterator[Entry]:
         rows += _rounds(lab, client, 8 if lab.quick else 64)
     d, k = (16, 100) if lab.quick else WIDE
     rows.append({"cost": "arithmetic", "value": _flops(d, k) / 1e9, "unit": f"GFLOP/s of a core, {d} columns, {k:,} clusters"})
+    rows.append({"cost": "memory given back", "value": _given_back(lab), "unit": "times the workers' time in steps of Lloyd's"})
     rows += [{"cost": f"moving {n}", "value": share, "unit": "share of the rows"} for n, share in _moving(lab).items()]
     measure = (
         "Medians of rounds of tasks that do nothing, get 0.5 MB or answer 4 MB, on 4 workers; CPU time, the driver's with the "
-        "scheduler's. Moving: rows that change cluster in a step of Lloyd's from rows at random, 1,000 rows a cluster."
+        "scheduler's. Moving: rows that change cluster in a step of Lloyd's from rows at random, 1,000 rows a cluster. "
+        "Memory given back: without `tasks._keep_memory`."
     )
     yield entry_of(lab, "costs", measure, rows, [])
 
@@ -59,22 +61,24 @@ def costs(lab: Lab) -> Iterator[Entry]:
 def _rounds(lab: Lab, client: Any, count: int) -> list[Entry]:
     from shoal.core.engine import bring
     from shoal.core.rows import Rows
+    from shoal.scaleout.rounds import INLINE
 
     rows = Rows(bring(held(client, clouds(count << 16, 1, 2), count)))  # a block a partition
     values = np.random.default_rng(0).normal(size=len(rows))
+    order = np.zeros(INLINE // 8 + 1)  # is passed on from worker to worker, as centres are
     shape = (10, 10) if lab.quick else (1000, 512)
     totals = [np.zeros(shape), *np.zeros((2, shape[0])), np.zeros(shape[0], np.int64)]
 
     def empty() -> None:
-        for _ in rows.shares(nothing):
+        for _ in rows.shares(nothing, order):
             pass
 
     def down() -> None:
-        for _ in rows.shares(heard, per_row=(values,)):
+        for _ in rows.shares(heard, order, per_row=(values,)):
             pass
 
     def up() -> None:
-        for share in rows.shares(answered, *shape):
+        for share in rows.shares(answered, order, *shape):
             share.moves.add_to(*totals)
 
     with rows:
@@ -121,6 +125,29 @@ def _flops(d: int, k: int) -> float:
         for _ in rows.shares(label_block, centers, True, per_row=(labels, labels.copy(), rows.weights)):
             pass
         return 2 * n * k * d / (time.process_time() - begun)
+
+
+def _given_back(lab: Lab) -> float:
+    """What workers take for some steps if they give freed memory back at once, as dask has it, over what they take as it is."""
+    import shoal
+
+    n, d, k = (4_000, 16, 8) if lab.quick else (320_000, 128, 500)
+    X, took = clouds(n, d, k), []
+    for before in (_give_back, int):
+        with workers(2) as client, shoal.Engine(client):
+            client.run(before)
+            rows = held(client, X, 8)
+            for steps in (1, 6):
+                begun = spent(client)[1]
+                shoal.KMeans(k, init=X[:k], algorithm="lloyd", max_iter=steps, tol=0).fit(rows)
+            took.append(spent(client)[1] - begun)
+    return float(took[0] / took[1])
+
+
+def _give_back() -> None:
+    from shoal.scaleout import tasks
+
+    tasks._keep_memory = int  # does nothing
 
 
 def _moving(lab: Lab) -> dict[int, float]:

@@ -17,7 +17,11 @@ def filled(text: str, folder: Path = FOLDER) -> str:
     def table(place: re.Match[str]) -> str:
         kept = by_problem(folder / f"{place[2]}.json")
         entries = [kept[name] for name in place[3].split("; ") if name in kept]
-        return place[1] + "\n\n".join([*tables(entries), made_text(entries)]) + f"\n{place[4]}" if entries else place[0]
+        return (
+            place[1] + "\n\n".join([*tables(entries), made_text(entries, versions=False)]) + f"\n{place[4]}"
+            if entries
+            else place[0]
+        )
 
     return PLACE.sub(table, text)
 

@@ -18,7 +18,7 @@ GB, HOUR = 1e9, 3600.0
 ROUNDS = 20
 MACHINES, CORES, MEMORY, DOLLARS = 100, 32, 64, 1.3  # a machine's cores, GB, and dollars an hour: assumed
 HUNDRED = Cluster(MACHINES, CORES, 1, CORES, link=1.25 * GB)
-ROUGH = {"slow": 1e-4, "deaths": 1 / (1000 * HOUR)}  # tasks that are slow, and machines that die: assumed
+ROUGH = {"slow": 1e-3, "deaths": 1 / (100 * HOUR)}  # tasks that are slow, and machines that die: assumed
 BILLION = Work(10**9, 768, 100_000, MACHINES * CORES)
 OFF = 0.25  # by which a simulated figure may miss the measured one
 TINY = {"task": 4, "work": 4, "down": 1, "up": 3, "packing": 1, "arithmetic": 60, "moving 2": 0.3, "moving 20": 0.01}
@@ -32,7 +32,7 @@ def plan(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
     if measured is TINY and not lab.quick:
         lab.leave_out(f"plan: {NEEDS}")
         return
-    settings = {name: entry["rows"] for name, entry in kept.items() if name.startswith("overhead")}
+    settings = [entry for name, entry in kept.items() if name.startswith("overhead")]
     parts = {"check": partial(check, settings), "rounds": rounds, "sensitivity": sensitivity}
     for name, part in parts.items():
         if not only or name in only:
@@ -45,29 +45,26 @@ def costs_of(measured: dict[str, float], flops: float | None = None) -> Costs:
     return Costs(**ms, **ms_a_mb, flops=flops or measured["arithmetic"] * 1e9)
 
 
-def check(settings: dict[str, list[Entry]], lab: Lab, measured: dict[str, float]) -> Iterator[Entry]:
+def check(settings: list[Entry], lab: Lab, measured: dict[str, float]) -> Iterator[Entry]:
     """What workers on this machine took, and what the simulation makes of it from what threads took."""
-    from joblib import cpu_count
-
     rows: list[Entry] = []
-    for name, (threads, dask) in settings.items():
+    for setting in settings:
+        threads, dask = setting["rows"]
         n, d, k, partitions = (dask[key] for key in ("rows", "columns", "clusters", "partitions"))
-        here = Cluster(1, cpu_count(), dask["workers"], 1, driver_apart=False)
+        here = Cluster(1, setting["made"]["cores"], dask["workers"], 1, driver_apart=False)
         for which, key, moving in (("first", "of the first", 1.0), ("later", "a step", dask["moving"])):
             cpu = threads["CPU seconds"] * threads[f"seconds {key}"] / threads["seconds a step"]
             work = Work(n, d, k, partitions, moving, which == "first")
             told = Fleet(here, costs_of(measured, 2.0 * n * d * k / cpu)).run(work)
-            row: Entry = {"setting": name, "step": which, "seconds measured": dask[f"seconds {key}"]}
+            row: Entry = {"setting": setting["problem"], "step": which, "seconds measured": dask[f"seconds {key}"]}
             row |= {"seconds simulated": told.seconds}
             if which == "later":
                 row |= {"CPU measured": dask["CPU seconds"], "CPU simulated": told.driver + told.workers}
             row |= {"MB measured": dask[f"MB {key}"], "MB simulated": work.traffic() / 1e6}
             rows.append({**row, "the driver's share": told.driver / told.seconds})
     if rows:
-        off = {
-            "seconds": rows,
-            "MB": rows[::2],
-        }  # of later steps, that depends on the data: a few clusters' rows may move alone
+        # In later steps, bytes depend on the data: it may be rows of a few clusters alone that move.
+        off = {"seconds": rows, "MB": rows[::2]}
         figures = [{"what": f"{what}: off by at most", "value": _off(some, what), "limit": OFF} for what, some in off.items()]
         measure = "Steps on workers of this machine, measured by `bench scaleout --only overhead`, and simulated."
         yield entry_of(lab, "check", measure, rows, figures)
@@ -122,7 +119,7 @@ def rounds(lab: Lab, measured: dict[str, float]) -> Iterator[Entry]:
     figures.append({"what": "times that adding up on each machine is faster", "value": saved})
     measure = (
         f"Simulated: 10^9 x 768 float32, {ROUNDS} rounds on {MACHINES} machines. Assumed: {CORES} cores, {MEMORY} GB, 10 Gbit/s"
-        f" and {DOLLARS} dollars an hour each. Rough: a task in 10,000 takes 8 times as long, a machine lives for 1,000 hours."
+        f" and {DOLLARS} dollars an hour each. Rough: a task in 1,000 takes 8 times as long, a machine lives for 100 hours."
     )
     yield entry_of(lab, "rounds", measure, rows, figures)
 
@@ -145,6 +142,7 @@ def _row(lab: Lab, name: str, cluster: Cluster, work: Work, measured: dict[str, 
         "TB": whole["moved"] / 1e12,
         "hours": whole["seconds"] / HOUR,
         "tasks again": sum(t.again for t in told),
+        "machines lost": sum(t.deaths for t in told),
         "dollars": whole["seconds"] / HOUR * MACHINES * DOLLARS,
     }
 

@@ -16,7 +16,18 @@ import joblib
 Entry = dict[str, Any]
 
 FOLDER = Path(__file__).parent / "results"
-PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "scikit-learn-intelex", "faiss-cpu", "superkmeans", "dask", "dask-ml")
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "numba",
+    "scikit-learn",
+    "scikit-learn-intelex",
+    "faiss-cpu",
+    "superkmeans",
+    "dask",
+    "dask-ml",
+    "pyspark",
+)
 
 
 def ratio_text(ratio: float) -> str:
@@ -116,17 +127,18 @@ def _table(columns: list[str], rows: Iterable[list[str]]) -> str:
 
 
 def tables(entries: list[Entry]) -> list[str]:
-    """Figures first, then what each library did, a table for each kind of rows."""
+    """Figures first, then what each library did, a table for each kind of rows. A single problem need not be named."""
     parts = []
-    figures = [[e["problem"], f["what"], _figure_text(f)] for e in entries for f in e["figures"]]
+    few = len(entries) == 1
+    figures = [[e["problem"], f["what"], _figure_text(f)][few:] for e in entries for f in e["figures"]]
     if figures:
-        parts.append(_table(["problem", "figure", "value"], figures))
+        parts.append(_table(["problem", "figure", "value"][few:], figures))
     kinds: dict[str, list[Entry]] = {}  # by what the rows are about
     for entry in entries:
         for row in entry["rows"]:
             kinds.setdefault(next(iter(row)), []).append({"problem": entry["problem"], **row})
     for rows in kinds.values():
-        columns = [key for key in dict.fromkeys(key for row in rows for key in row) if key != "repeats"]
+        columns = [key for key in dict.fromkeys(key for row in rows for key in row) if key != "repeats"][few:]
         parts.append(_table(columns, ([_cell(key, row.get(key)) for key in columns] for row in rows)))
     return parts
 
@@ -140,21 +152,21 @@ def render(suite: str, entries: list[Entry]) -> str:
     return "\n\n".join([*parts, made_text(entries)]) + "\n"
 
 
-def made_text(entries: list[Entry]) -> str:
+def made_text(entries: list[Entry], versions: bool = True) -> str:
     """How entries came about, a line a command."""
     runs: dict[str, list[Entry]] = {}
     for entry in entries:
         by = entry["made"]
         runs.setdefault(json.dumps([by["command"], by["revision"], by["cpu"], by["versions"]]), []).append(entry)
-    return "\n".join(_made_text(run) for run in runs.values())
+    return "\n".join(_made_text(run, versions) for run in runs.values())
 
 
-def _made_text(entries: list[Entry]) -> str:
+def _made_text(entries: list[Entry], versions: bool) -> str:
     """How entries of one command came about; the busiest moment speaks for all."""
     by = entries[-1]["made"]
-    versions = ", ".join(f"{name} {version}" for name, version in by["versions"].items())
+    packages = "; " + ", ".join(f"{name} {version}" for name, version in by["versions"].items()) if versions else ""
     where = f"{by['cpu']}, {by['cores']} cores"
     others = [entry["others"] for entry in entries if entry["others"] is not None]
     if others:
         where += f", up to {max(others):.0%} in use by others"
-    return f"`{by['command']}`, {by['date']}, {by['revision']}, {where}; {versions}."
+    return f"`{by['command']}`, {by['date']}, {by['revision']}, {where}{packages}."

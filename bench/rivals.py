@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -123,10 +125,8 @@ def spark(lab: Lab) -> Iterator[Entry]:
 
     n, d, k = 400_000, 50, 50
     X = clouds(n, d, k)
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        lab.leave_out("pyspark is not installed (it needs Java, too)")
+    if find_spec("pyspark") is None or shutil.which("java") is None:
+        lab.leave_out("pyspark, or Java, is not installed")
         return
     with _spark(lab, X, 16) as (table, master, before), workers(2) as client, shoal.Engine(client):
         rows = held(client, X, 16)
@@ -151,6 +151,7 @@ def _spark(lab: Lab, X: Any, parts: int) -> Iterator[tuple[Any, str, float]]:
     """The rows in Spark's memory, who holds them, and the seconds that took: executors of their own, if they start."""
     import pandas as pd
     from pyspark.ml.feature import VectorAssembler
+    from pyspark.sql import SparkSession
 
     names = [f"c{j}" for j in range(X.shape[1])]
     path = lab.folder / "rows.parquet"
@@ -166,8 +167,10 @@ def _spark(lab: Lab, X: Any, parts: int) -> Iterator[tuple[Any, str, float]]:
             break
         except Exception as error:
             lab.leave_out(f"Spark's {master}: {str(error).splitlines()[0]}")
+            if (half_there := SparkSession.getActiveSession()) is not None:
+                half_there.stop()
     else:
-        raise RuntimeError("Spark does not start: is Java there?")
+        raise RuntimeError("Spark does not start.")
     try:
         yield cached, master, time.perf_counter() - begun
     finally:

@@ -191,7 +191,7 @@ def opened(piece: Piece | bytes, near: list[Any]) -> tuple[Source, int]:
 
 @cache
 def _keep_memory() -> None:
-    """Dask has its workers give freed memory back at once, and blocks would wait for new pages all the time: a third more."""
+    """Dask has its workers give freed memory back at once, and blocks would wait for new pages all the time."""
     with contextlib.suppress(OSError, AttributeError):  # other systems have other ways
         libc = ctypes.CDLL(None)
         libc.mallopt(TRIM, 1 << 27)
