@@ -22,7 +22,6 @@ from .measure import Lab, busy, energy
 from .results import Entry
 from .suites import entry_of
 
-SEEDS = 3
 SAME = 1.0001  # energies that differ by less are the same
 MEASURE = (
     "Whole fits by k-means|| and default limits, in turn; medians of the seeds. Energies by float64 from the centres. To the "
@@ -57,7 +56,7 @@ def ours(rows: Any, k: int, seed: int, **limits: int) -> Fit:
 def contest(lab: Lab, X: Any, rival: str, least: float, fits: dict[str, Fitting]) -> tuple[list[Entry], list[Entry]]:
     """What each library did, and how many times faster ours is; it should be `least` times."""
     found: dict[str, list[Fit]] = {library: [] for library in fits}
-    for seed in range(1 if lab.quick else SEEDS):
+    for seed in range(lab.repeats):
         for library in sorted(fits, reverse=bool(seed % 2)):
             lab.others.append(busy())
             found[library].append(fits[library](seed))
