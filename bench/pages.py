@@ -1,30 +1,54 @@
-"""Tables of docs/scale.md: `python -m bench page` makes them anew from the results that are kept."""
+"""Tables of docs/scale.md and docs/papers.md: `python -m bench page` makes them anew from the results that are kept."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 from .results import FOLDER, by_problem, made_text, tables
 
-PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
-PLACE = re.compile(r"(<!-- bench (\w+): (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGES = Path(__file__).parents[1] / "docs"
+PLACE = re.compile(r"(<!-- (bench|claims) (\w+)(?:: (.+?))? -->\n).*?(<!-- end -->)", re.DOTALL)
+HEAD = "| claim | published | here | verdict |\n|---|---|---|---|\n"
 
 
 def filled(text: str, folder: Path = FOLDER) -> str:
     """The page with a table in each marked place; where nothing is kept yet, it stays as it is."""
 
     def table(place: re.Match[str]) -> str:
-        kept = by_problem(folder / f"{place[2]}.json")
-        entries = [kept[name] for name in place[3].split("; ") if name in kept]
-        return (
-            place[1] + "\n\n".join([*tables(entries), made_text(entries, versions=False)]) + f"\n{place[4]}"
-            if entries
-            else place[0]
-        )
+        found = _results(folder, place[3], place[4]) if place[2] == "bench" else _claims(folder, place[3])
+        return f"{place[1]}{found}\n{place[5]}" if found else place[0]
 
     return PLACE.sub(table, text)
 
 
+def _results(folder: Path, suite: str, problems: str) -> str:
+    kept = by_problem(folder / f"{suite}.json")
+    entries = [kept[name] for name in problems.split("; ") if name in kept]
+    return "\n\n".join([*tables(entries), made_text(entries, versions=False)]) if entries else ""
+
+
+def _claims(folder: Path, paper: str) -> str:
+    """Of the claims.json that a full run of `shoal reproduce` has left, kept as claims_<paper>.json."""
+    path = folder / f"claims_{paper}.json"
+    if not path.exists():
+        return ""
+    kept = json.loads(path.read_text())
+    (found,) = kept["papers"]
+    rows = [
+        f"| {cell(claim['claim'])} ({cell(claim['where'])}) | {cell(claim['published'])} "
+        f"| {cell(claim['reason']).replace('; ', '<br>')} | **{claim['verdict']}** |"
+        for claim in found["claims"]
+    ]
+    notes = "".join(f"- {note}\n" for note in found["notes"])
+    return f"`{kept['command']}` on {kept['date'][:10]}.\n\n{notes}\n{HEAD}" + "\n".join(rows)
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
 def write() -> None:
-    PAGE.write_text(filled(PAGE.read_text()))
+    for page in PAGES.glob("*.md"):
+        page.write_text(filled(page.read_text()))

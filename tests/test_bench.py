@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from bench import pages
 from bench.results import render
+from shoal.cli.reproduce import PAPERS
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,15 @@ def test_figures_say_what_they_should_be():
     assert "4 (below the 5 that it should be)" in text
 
 
-def test_the_page_shows_the_results_that_are_kept():
-    text = pages.PAGE.read_text()
+@pytest.mark.parametrize(("page", "place"), [("scale", "bench plan: rounds"), ("papers", "claims spectral")])
+def test_pages_show_the_results_that_are_kept(page, place):
+    text = (pages.PAGES / f"{page}.md").read_text()
     assert pages.filled(text) == text, "run `python -m bench page`"
-    assert "<!-- bench plan: rounds -->" in text
+    assert f"<!-- {place} -->" in text
+
+
+def test_the_page_of_the_papers_knows_all_their_claims():
+    text = (pages.PAGES / "papers.md").read_text()
+    for name in PAPERS:
+        for claim in import_module(f"shoal.papers.{name}").PAPER.claims:
+            assert f"| {pages.cell(claim.statement)} ({pages.cell(claim.where)}) |" in text, "run it again, with --full"
