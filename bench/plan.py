@@ -89,10 +89,10 @@ def variants() -> dict[str, tuple[Cluster, Work]]:
 
 
 def machine_gb(cluster: Cluster, work: Work, told: Told) -> float:
-    """Rows; the centres, in each worker and in each task; a task's sums, and the answer made of them; answers that wait."""
+    """Rows; the centres, as they came and unpacked; each task's sums, and the answer made of them; answers that wait."""
     rows = 4.0 * work.rows * work.columns / cluster.machines
-    task = work.order() + 2 * work.share(work.partitions)
-    return (rows + cluster.processes * (work.order() + cluster.threads * task) + told.held) / GB
+    tasks = cluster.threads * 2 * work.share(work.partitions)
+    return (rows + cluster.processes * (2 * work.order() + tasks) + told.held) / GB
 
 
 def driver_gb(work: Work) -> float:

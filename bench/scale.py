@@ -74,7 +74,7 @@ class Work(NamedTuple):
     def seconds(self, costs: Costs) -> float:
         """Of a core, for a task."""
         arithmetic = 2.0 * self.rows / self.partitions * self.clusters * self.columns / costs.flops
-        return costs.work + arithmetic + costs.packing * (self.order() + self.share(self.partitions) + self.down())
+        return costs.work + arithmetic + costs.packing * (self.share(self.partitions) + self.down())
 
 
 class Told(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a worker does: pure functions of a partition's descriptor and small arguments. Nothing outlives a task.
+"""What a worker does: pure functions of a partition's descriptor and small arguments. Nothing that is needed outlives a task.
 
 A task reads its partition, works on it block by block, adds the shares up as threads would, and sends them back with
 whatever the block function has written to its slices of the per-row arrays.
@@ -181,6 +181,13 @@ class Slices(NamedTuple):
         return {i: new for i, (old, new, length) in pairs if not length and not np.array_equal(old, new)}
 
 
+@lru_cache(maxsize=1)
+def told(order: bytes) -> Order:
+    """What tasks of a round share. It is read by all of them, and large where there are many clusters: one copy is enough."""
+    found: Order = unpack(order)
+    return found
+
+
 def opened(piece: Piece | bytes, near: list[Any]) -> tuple[Source, int]:
     if not isinstance(piece, bytes):
         return piece.open(near)
@@ -200,7 +207,7 @@ def _keep_memory() -> None:
 
 def work(piece: Piece | bytes, order: bytes, span: Span, slices: bytes, near: list[Any]) -> bytes:
     """The shares of a partition, and its slices of per-row arrays where they were written to."""
-    todo: Order = unpack(order)
+    todo = told(order)
     mine: Slices = unpack(slices)
     own = mine.writable()
 
@@ -216,13 +223,13 @@ def work(piece: Piece | bytes, order: bytes, span: Span, slices: bytes, near: li
 
 def taken(piece: Piece | bytes, order: bytes, ids: Array, near: list[Any]) -> bytes:
     """Some rows of a partition, by their numbers in the whole."""
-    todo: Order = unpack(order)
+    todo = told(order)
     source, first = opened(piece, near)
     return pack(todo.finish(None, source.take(ids - first)))
 
 
 def read(piece: Piece | bytes, order: bytes, here: slice, near: list[Any]) -> bytes:
-    return pack(unpack(order).read(*opened(piece, near), here))
+    return pack(told(order).read(*opened(piece, near), here))
 
 
 def length(piece: Piece | bytes, _: bytes, near: list[Any]) -> bytes:
