@@ -39,11 +39,12 @@ class Crew:
         self.tasks, self.bytes, self.lost = 0, 0, 0.0
         return told
 
-    def submit(self, fn: Callable[..., Any], *args: Any) -> Future:
+    def submit(self, fn: Callable[..., Any], *columns: list[Any]) -> list[Future]:
+        """fn of each row of these columns: together, for a scheduler takes about as long for one task as for some."""
         others = [address for address in self.where if address not in self.frozen]
         some = {"workers": others, "allow_other_workers": True} if self.frozen and others else {}
         with dask.config.set(TOLD):
-            return self.client.submit(fn, *args, pure=False, **some)
+            return self.client.map(fn, *columns, pure=False, **some)  # type: ignore[no-any-return]
 
     def gather(self, futures: list[Future], timeout: float) -> list[bytes]:
         async def all_of_them() -> list[bytes]:

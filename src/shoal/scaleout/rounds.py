@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from queue import Empty, SimpleQueue
 from statistics import median
@@ -22,7 +23,7 @@ from ..core.engine import Lost
 from .crew import GULP, PULSE, SILENCE, TICK, Crew
 
 PATIENCE, TIMES = 30.0, 4.0  # seconds, and medians of this round, after which a task is sent again
-AHEAD, MOST = 2, 8  # tasks under way, a thread; and those that are done, but not yet their turn
+AHEAD, MOST = 3, 8  # tasks under way, a thread; and those that are done, but not yet their turn
 KILLS = 3  # workers that a task may cost
 INLINE = 1 << 18  # bytes of an order up to which every task brings it along
 CANCELLED = 10  # times that a task may be
@@ -70,7 +71,7 @@ class Round:
             try:
                 self._look()
                 if len(self.order) > INLINE:
-                    self.shared = self._submit(_same, self.order)
+                    (self.shared,) = self._submit(_same, [self.order])
                     self.crew.bytes += len(self.order)
                 for at in range(self.count):
                     while at not in self.answers and at not in self.fetched:
@@ -92,25 +93,31 @@ class Round:
                 if len(self.suspects) == 1:
                     self._judge(self.suspects[0])
                 self.alone = self.suspects.pop(0)
-                self._send(self.alone, self.order)
+                self._send([self.alone], self.order)
             return
         most = self.crew.threads
-        while self.sent < min(self.count, at + MOST * most + 1) and len(self.tries) < AHEAD * most:
-            self._send(self.sent, self.shared)
-            self.sent += 1
+        last = min(self.count, at + MOST * most + 1, self.sent + AHEAD * most - len(self.tries))
+        if last > self.sent and len(self.tries) <= (AHEAD - 1) * most:  # there is room for one more each
+            self._send(range(self.sent, last), self.shared)
+            self.sent = last
 
-    def _send(self, number: int, order: Any) -> None:
-        task = self.make(number)
-        future = self._submit(task.fn, task.piece, order, *task.rest, task.near)
-        attempt = Try(number, future, time.monotonic())
-        self.tries.setdefault(number, []).append(attempt)
-        self.crew.tasks += 1
-        self.crew.bytes += sum(len(a) for a in (task.piece, order, *task.rest) if isinstance(a, bytes))
-        future.add_done_callback(lambda _: self.events.put(attempt))
+    def _send(self, numbers: Sequence[int], order: Any) -> None:
+        tasks = [self.make(number) for number in numbers]
+        args = [(task.piece, order, *task.rest, task.near) for task in tasks]
+        futures = self._submit(tasks[0].fn, *map(list, zip(*args, strict=True)))
+        self.crew.tasks += len(tasks)
+        self.crew.bytes += sum(len(a) for row in args for a in row if isinstance(a, bytes))
+        for number, future in zip(numbers, futures, strict=True):
+            attempt = Try(number, future, time.monotonic())
+            self.tries.setdefault(number, []).append(attempt)
+            future.add_done_callback(partial(self._heard, attempt))
 
-    def _submit(self, fn: Callable[..., Any], *args: Any) -> Future:
+    def _heard(self, attempt: Try, _: Future) -> None:
+        self.events.put(attempt)
+
+    def _submit(self, fn: Callable[..., Any], *columns: list[Any]) -> list[Future]:
         try:
-            return self.crew.submit(fn, *args)
+            return self.crew.submit(fn, *columns)
         except Exception:
             self._look(now=True)  # which says so, if nobody is there
             raise
@@ -139,7 +146,7 @@ class Round:
             self._look(now=True)
             self._check_rows(attempt.number)
             self._give_up(attempt)
-            self._send(attempt.number, self.order)
+            self._send([attempt.number], self.order)
 
     def _check_rows(self, number: int) -> None:
         """A task is cancelled if the rows that it needs are, and then it will never be anything else."""
@@ -202,7 +209,7 @@ class Round:
         """An answer that can't be had: ask somebody else."""
         attempt = self.answers.pop(at)
         self.crew.lost += time.monotonic() - attempt.sent
-        self._send(at, self.order)
+        self._send([at], self.order)
         while at not in self.answers:
             self._feed(at)
             self._wait()
@@ -221,7 +228,7 @@ class Round:
             self._look(now=True)
             self.crew.freeze({attempt.future.key for tries in slow.values() for attempt in tries}, late)
         for number in slow:
-            self._send(number, self.order)
+            self._send([number], self.order)
 
     def _look(self, now: bool = False) -> None:
         try:
