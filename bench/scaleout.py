@@ -32,7 +32,7 @@ class Setting(NamedTuple):
 
 TINY = Setting("overhead", 4_000, 16, 8, 8, 2)
 SETTINGS = [
-    Setting("overhead", 640_000, 128, 1500, 64),  # more than a second of work, on two cores
+    Setting("overhead", 786_432, 128, 1500, 64),  # of three blocks each; more than a second of work, on two cores
     Setting("overhead, many partitions", 638_976, 128, 500, 156),  # of a block each
     Setting("overhead, large answers", 16_384, 8_192, 128, 32),  # 8 MB each, and little to compute
 ]

@@ -26,6 +26,7 @@ PATIENCE, TIMES = 30.0, 4.0  # seconds, and medians of this round, after which a
 AHEAD, MOST = 3, 8  # tasks under way, a thread; and those that are done, but not yet their turn
 KILLS = 3  # workers that a task may cost
 INLINE = 1 << 18  # bytes of an order up to which every task brings it along
+SMALL = 1 << 22  # bytes of answers that are not worth a journey, as long as others are to come
 CANCELLED = 10  # times that a task may be
 
 
@@ -78,6 +79,9 @@ class Round:
                         self._feed(at)
                         self._wait()
                     if at not in self.fetched:
+                        while self.tries and len(self.answers) * self.crew.size < SMALL:
+                            self._feed(at)
+                            self._wait()
                         self._fetch(at)
                     yield self.fetched.pop(at)
                 self.crew.usual = median(self.took or [self.crew.usual])
