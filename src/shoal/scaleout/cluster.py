@@ -15,6 +15,10 @@ import dask
 from distributed import Client, LocalCluster, Security
 
 CONNECT = 10  # seconds
+OURS = {
+    "distributed.scheduler.allowed-failures": 0,  # `rounds` counts them
+    "distributed.worker.profile.enabled": False,  # looks at every worker a hundred times a second, whether or not it works
+}
 
 
 @contextlib.contextmanager
@@ -28,7 +32,7 @@ def client_of(scheduler: str | None, workers: int) -> Iterator[Client]:
                 raise ConnectionError(f"--scheduler {scheduler}: nobody answers there ({error}): check the address.") from error
             yield stack.enter_context(client)
             return
-        stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 0}))  # `rounds` counts them
+        stack.enter_context(dask.config.set(OURS))
         cluster = LocalCluster(
             n_workers=workers,
             threads_per_worker=1,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import dask
-from distributed import Client, Future
+from distributed import Client, Future, LocalCluster
 
 from ..core.engine import Lost
 
@@ -24,6 +24,8 @@ class Crew:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        local = isinstance(getattr(client, "cluster", None), LocalCluster)
+        self.direct = True if local else None  # answers come from workers, else as the client is set: by way of the scheduler
         self.threads = 1
         self.where: dict[str, list[Any]] = {}  # tasks of each worker, when last looked at
         self.seen: dict[str, float] = {}  # when the scheduler last heard of each, by its clock
@@ -48,7 +50,7 @@ class Crew:
 
     def gather(self, futures: list[Future], timeout: float) -> list[bytes]:
         async def all_of_them() -> list[bytes]:
-            return await self.client.gather(futures, asynchronous=True)  # type: ignore[no-any-return]
+            return await self.client.gather(futures, direct=self.direct, asynchronous=True)  # type: ignore[no-any-return]
 
         return self.client.sync(all_of_them, callback_timeout=timeout)  # type: ignore[no-any-return]
 
