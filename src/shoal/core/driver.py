@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from .engine import Lost
-from .sources import Source, some_rows
+from .sources import FarSource, Source, some_rows
 
 State = TypeVar("State")
 NOT_KEPT = "Nothing of the fit was kept: run it in a `with shoal.Checkpoint(file):`, and it can go on from there."
@@ -166,7 +166,7 @@ def _about(model: Any, source: Source, weights: Any) -> dict[str, Any]:
         "the shape of X": source.shape,
         "the type of X": str(source.dtype),
         "the content of X": some_rows(source),
-        "the chunks of X": getattr(source, "chunks", None),
+        "the chunks of X": source.chunks if isinstance(source, FarSource) else None,
         "sample_weight": weights,
         **model.get_params(deep=False),
     }

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any, Self, TypeVar
 
 from .sources import FarSource, FileSource
+from .types import packages_of
 
 ROOMS = {"dask": "shoal.scaleout.dask", "distributed": "shoal.scaleout.dask"}  # by the package that a type comes from
 UNSAID = "unsaid"
@@ -25,8 +26,7 @@ class Lost(RuntimeError):
 
 def room_of(thing: Any) -> Any:
     """The module that knows things of this kind, or None."""
-    packages = (kind.__module__.partition(".")[0] for kind in type(thing).__mro__)
-    name = next((ROOMS[package] for package in packages if package in ROOMS), None)
+    name = next((ROOMS[package] for package in packages_of(thing) if package in ROOMS), None)
     return None if name is None else import_module(name)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .types import Array, at_most_float64
+from .types import Array, at_most_float64, packages_of
 
 
 class TableSource:
@@ -116,5 +116,4 @@ TABLES: dict[str, Callable[[Any], TableSource]] = {"pandas": _pandas, "polars": 
 
 def find_table(X: Any) -> Callable[[Any], TableSource] | None:
     """What makes a source of X if it is a table that Shoal knows, or derives from one."""
-    packages = (kind.__module__.partition(".")[0] for kind in type(X).__mro__)
-    return next((TABLES[name] for name in packages if name in TABLES and len(getattr(X, "shape", ())) == 2), None)
+    return next((TABLES[name] for name in packages_of(X) if name in TABLES and len(getattr(X, "shape", ())) == 2), None)

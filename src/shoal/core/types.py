@@ -9,6 +9,11 @@ from scipy import sparse
 Array = NDArray[Any]
 
 
+def packages_of(thing: Any) -> list[str]:
+    """The packages that its type, and those it derives from, come from: nobody needs to import one to know its things."""
+    return [kind.__module__.partition(".")[0] for kind in type(thing).__mro__]
+
+
 def is_sparse(X: Any) -> bool:
     """Is it a SciPy sparse matrix? A plain bool: SciPy's own test narrows the type to one that has no data."""
     return bool(sparse.issparse(X))

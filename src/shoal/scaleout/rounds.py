@@ -76,12 +76,10 @@ class Round:
                     self.crew.bytes += len(self.order)
                 for at in range(self.count):
                     while at not in self.answers and at not in self.fetched:
-                        self._feed(at)
-                        self._wait()
+                        self._go_on(at)
                     if at not in self.fetched:
                         while self.tries and len(self.answers) * self.crew.size < SMALL:
-                            self._feed(at)
-                            self._wait()
+                            self._go_on(at)
                         self._fetch(at)
                     yield self.fetched.pop(at)
                 self.crew.usual = median(self.took or [self.crew.usual])
@@ -89,6 +87,10 @@ class Round:
                 for attempt in (*chain.from_iterable(self.tries.values()), *self.answers.values()):
                     attempt.future.release()
                 self.shared = None
+
+    def _go_on(self, at: int) -> None:
+        self._feed(at)
+        self._wait()
 
     def _feed(self, at: int) -> None:
         """Send what there is room for. Of tasks that lost their workers together each goes alone: one of them did it."""
@@ -215,8 +217,7 @@ class Round:
         self.crew.lost += time.monotonic() - attempt.sent
         self._send([at], self.order)
         while at not in self.answers:
-            self._feed(at)
-            self._wait()
+            self._go_on(at)
 
     def _late(self) -> float:
         """Seconds after which a task is late; of a round without answers, little is known."""
