@@ -131,3 +131,17 @@ def test_where_a_curve_settles():
     assert compressed._settled(np.array([9.0, 5.0, 3.1, 3.0, 3.0])) == 3
     assert compressed._settled(np.array([9.0, 5.0, 9.0, 5.0, 9.0])) == 5
     assert compressed._settled(np.ones(4)) == 1
+
+
+def test_what_is_compiled_takes_no_seeds(monkeypatch):
+    """The first run on a machine has as many trials as all others."""
+    now, trial = [0.0], convergence.trial
+
+    def slow_at_first(X, seed):
+        now[0] += 0.1 if now[0] else 15.0
+        return trial(X, seed)
+
+    monkeypatch.setattr(convergence, "trial", slow_at_first)
+    work = Run(Effort("quick", None, 20, 20.0, lambda: now[0]), NOTHING)
+    convergence.race(work)
+    assert work.notes == []

@@ -67,6 +67,7 @@ def test_a_lost_cluster_leaves_a_fit_to_go_on_with(capsys, client, monkeypatch):
     [
         (("--workers", 2), "without --engine dask"),
         (("--engine", "dask"), "--scheduler ADDRESS or --workers COUNT"),
+        (("--engine", "dask", "--workers", 2, "--method", "online"), "take MiniBatchKMeans"),
         (("--engine", "dask", "--workers", 2, "--scheduler", "tcp://127.0.0.1:1"), "not both"),
         (("--engine", "dask", "--scheduler", "nowhere:at:all"), "nobody answers there"),
     ],

@@ -31,6 +31,17 @@ def check_engine(settings: Mapping[str, Any]) -> None:
         raise click.UsageError("--engine dask needs --scheduler ADDRESS or --workers COUNT, and not both: say which.")
 
 
+def check_method(model: Any, settings: Mapping[str, Any]) -> None:
+    """Before a cluster is asked for what it can't do."""
+    from ..core.engine import OneMachine, check_far
+
+    if settings.get("engine") == "dask":
+        try:
+            check_far(getattr(model, "estimator", model))
+        except OneMachine as error:
+            raise click.UsageError(f"--method {settings['method']} has no use for --engine dask: {error}") from error
+
+
 @contextlib.contextmanager
 def working(settings: Mapping[str, Any]) -> Iterator[None]:
     """What a command does in here is done by the engine that was asked for."""

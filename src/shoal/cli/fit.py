@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from .engine import check_engine, engine_options, working
+from .engine import check_engine, check_method, engine_options, working
 from .methods import method_option, set_option
 from .options import COUNT, DATA, Picture, fit_options, force_option, rows_options, watch_options
 
@@ -45,7 +45,7 @@ def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json
     check(folder, force, *inputs)
     if settings["id_column"] is not None:
         need_parquet()
-    estimator(settings["method"], settings["clusters"], settings)
+    check_method(estimator(settings["method"], settings["clusters"], settings), settings)
     with watching(progress, quiet, settings["time"]) as watch:
         watch.note("opening the data")
         rows = open_data(data, settings)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
-from .engine import bring
+from .engine import bring, check_far
 from .sources import FarSource, FileSource, Source, find_source
 from .tables import find_table
 from .types import Array, is_sparse
@@ -27,8 +27,8 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
             X = check_array(X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, input_name="X")
         except (TypeError, ValueError) as error:
             raise type(error)(f"X must be a table of real numbers: {error}") from error
-    if isinstance(X, FarSource) and (why := getattr(estimator, "_not_far", None)):
-        raise TypeError(f"{type(estimator).__name__} works on one machine alone, for {why}.")
+    if isinstance(X, FarSource):
+        check_far(estimator)
     if 0 in X.shape:
         what = "sample" if X.shape[0] == 0 else "feature"
         shape = tuple(X.shape)

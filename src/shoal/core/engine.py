@@ -24,6 +24,16 @@ class Lost(RuntimeError):
     """There is nobody left to work on the rows."""
 
 
+class OneMachine(TypeError):
+    """A method that workers elsewhere can't help with."""
+
+
+def check_far(estimator: Any) -> None:
+    """Can workers elsewhere do what it does?"""
+    if why := getattr(estimator, "_not_far", None):
+        raise OneMachine(f"{type(estimator).__name__} works on one machine alone, for {why}.")
+
+
 def room_of(thing: Any) -> Any:
     """The module that knows things of this kind, or None."""
     name = next((ROOMS[package] for package in packages_of(thing) if package in ROOMS), None)
