@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from shoal import KMeans, MiniBatchKMeans, OnlineKMeans
-from shoal.papers import compressed, convergence, curves, made, run
+from shoal import KMeans, MiniBatchKMeans, MiniBatchSpectral, OnlineKMeans, PowerSpectral
+from shoal.papers import compressed, convergence, curves, made, run, spectral
 from shoal.papers.data import ENTRIES, Shelf, Unreadable
 from shoal.papers.run import Effort, Experiment, Finding, Paper, Run, carry_out
 from tests.strategies import blobs
@@ -100,6 +100,20 @@ def test_a_trail_is_where_shorter_fits_end(model):
     assert list(trail.steps) == list(range(1, len(trail.centers) + 1))
     for t, C in zip(trail.steps, trail.centers, strict=True):
         np.testing.assert_allclose(C, model(max_iter=t, **options).fit(X).cluster_centers_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("model", [MiniBatchSpectral, PowerSpectral])
+def test_longer_fits_go_on_where_shorter_ones_ended(model):
+    rows, common = NOTHING.load("pendigits", 400), {"n_clusters": 3, "sigma": 200.0, "tol": 0.0, "random_state": 0}
+    more = {"batch_size": 50, "init": "random"} if model is MiniBatchSpectral else {}
+    further, steps = spectral.Further(), []
+    for most in (1, 2, 5):
+        anew, before = model(max_iter=most, **common, **more), len(steps)
+        watched = model(max_iter=most, **common, **more, callback=lambda record: steps.append(record["step"]))
+        fresh, gone_on = spectral.fit(anew, rows), spectral.fit(watched, rows, further)
+        assert gone_on._replace(seconds=0) == fresh._replace(seconds=0)
+        np.testing.assert_array_equal(watched.labels_, anew.labels_)
+        assert steps[before:] == list(range(before + 1, most + 1))
 
 
 def test_long_fits_are_looked_at_ever_more_seldom():
