@@ -74,6 +74,7 @@ def test_a_lost_cluster_leaves_a_fit_to_go_on_with(capsys, client, monkeypatch):
 )
 def test_what_makes_no_sense_is_refused(capsys, words, why):
     assert why in refused(capsys, 2, *FIT, "-o", "out", *words)
+    assert not Path("out").exists()
 
 
 def test_workers_of_this_machine_are_for_its_user_alone():

@@ -142,6 +142,9 @@ def test_history_tells_what_moved(client):
     steps = fit(FITS["lloyd"](), collection(), client).history_
     assert all(step["tasks"] >= 4 and step["bytes"] > 4 * len(X) and step["lost"] >= 0 for step in steps)
     assert "tasks" not in FITS["lloyd"]().fit(X).history_[0]
+    for name in ("spectral", "nystrom", "compressed"):
+        first = fit(FITS[name](), collection(), client).history_[0]
+        assert min(first["tasks"], first["bytes"]) > 0
 
 
 def test_small_batches_come_several_at_a_time(client):

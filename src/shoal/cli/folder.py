@@ -80,8 +80,12 @@ def tidy(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make it, and keep other processes out. The system opens the lock when the process ends, however it does."""
+    """Make it, and keep other processes out. The system opens the lock when the process ends, however it does.
+
+    If nothing comes of it, a folder that was not there before is not there afterwards.
+    """
     with saving(folder):
+        new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
@@ -97,7 +101,13 @@ def locked(folder: Path) -> Iterator[None]:
             raise click.UsageError(
                 f"{folder}: another process is at work there: wait for it, or name another folder."
             ) from error
-        yield
+        try:
+            yield
+        except Exception:
+            if new and os.listdir(folder) == [LOCK]:
+                (folder / LOCK).unlink()
+                folder.rmdir()
+            raise
     finally:
         os.close(fd)
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from .engine import Lost
-from .sources import FarSource, Source, some_rows
+from .sources import FarSource, Source, some_rows, traffic
 
 State = TypeVar("State")
 NOT_KEPT = "Nothing of the fit was kept: run it in a `with shoal.Checkpoint(file):`, and it can go on from there."
@@ -67,8 +67,8 @@ KEEPER: ContextVar[Keeper | None] = ContextVar("keeper", default=None)  # of the
 class Journal:
     """What the stages of a fit have found, a page each: it goes to the keeper, and a fit that goes on begins with it."""
 
-    def __init__(self, keeper: Keeper | None, begun: Progress) -> None:
-        self.keeper = keeper
+    def __init__(self, keeper: Keeper | None, begun: Progress, source: Source) -> None:
+        self.keeper, self.source = keeper, source
         self.seed, self.pages = begun
 
     def keep(self, page: str, found: Any) -> None:
@@ -96,13 +96,17 @@ class Journal:
         watchers: Iterable[Watcher],
         is_sound: Callable[[Outcome], bool] = lambda _: True,
     ) -> Outcome:
-        """`drive`, kept: a stage that was under way goes on, and one that was over is."""
+        """`drive`, kept: a stage that was under way goes on, and one that was over is. Records tell of work elsewhere."""
+
+        def count(record: dict[str, Any]) -> None:
+            record.update(traffic(self.source))
+
         before: Outcome | None = self.pages.get(page)
         self.trust(before is None or is_sound(before))
         if before is not None and before.reason:
             return before
         state = begin() if before is None else before.state
-        outcome = drive(step, state, done, limits, watchers, partial(self.keep, page), before)
+        outcome = drive(step, state, done, limits, [count, *watchers], partial(self.keep, page), before)
         self.keep(page, outcome)
         return outcome
 
@@ -152,7 +156,7 @@ def journal(model: Any, source: Source, weights: Any, seed: int) -> Iterator[Jou
         begun = Progress(seed, {}) if kept is None else kept
         if keeper is not None and kept is None:
             keeper.offer(begun)
-        yield Journal(keeper, begun)
+        yield Journal(keeper, begun, source)
     except Lost as error:
         raise Lost(f"{error} {keeper.told() if keeper is not None else NOT_KEPT}") from error
     finally:

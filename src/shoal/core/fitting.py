@@ -24,6 +24,7 @@ from .parameters import ATTRIBUTES, PARAMETERS, Count, share_docs
 from .partition import Assign, Partition
 from .rows import Frame, Rows
 from .seeding import SEEDINGS, Seedings, generator
+from .sources import traffic
 from .types import Array
 
 IN_SQUARES = {"energy", "shift", "newest"}  # what a step may tell that has the unit of a squared distance
@@ -238,7 +239,7 @@ class CenterMover(CentersEstimator, ABC):
                 record[key] = rows.frame.energy_out_of(record[key])
             if rows.frame.unit:  # the energy is half of the squares; moves are not
                 record["shift"] *= 2
-            record.update(rows.traffic())
+            record.update(traffic(rows.source))
             asked = tell_user(self, record)
             return hooks.end(latest[0]) or asked
 

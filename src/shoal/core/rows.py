@@ -141,10 +141,6 @@ class Rows:
         """Do workers elsewhere work on them? Then what is kept for each row travels in every round."""
         return isinstance(self.source, FarSource)
 
-    def traffic(self) -> dict[str, float]:
-        """What work elsewhere has taken since this was last asked; nothing, where there is none."""
-        return self.source.traffic() if isinstance(self.source, FarSource) else {}
-
     @property
     def spans(self) -> list[Span]:
         """Partitions, and how these are cut into blocks."""

@@ -86,6 +86,11 @@ class FarSource(FileSource):
         return find_source(self.take(rows))
 
 
+def traffic(source: Source) -> dict[str, float]:
+    """What work elsewhere has taken since this was last asked; nothing, where there is none."""
+    return source.traffic() if isinstance(source, FarSource) else {}
+
+
 def some_rows(source: Source) -> Any:
     """Rows from the first to the last, which tell whether a source still holds what it held; or what its file tells."""
     told = source.fingerprint() if isinstance(source, FileSource) else None
