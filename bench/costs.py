@@ -15,6 +15,7 @@ from .suites import entry_of
 
 WIDE = (768, 100_000)  # columns and clusters of the plan
 STEPS = 20
+TOIL = 4  # products of two matrices of 512 rows, in every task
 
 
 def spent(client: Any) -> Any:
@@ -22,19 +23,24 @@ def spent(client: Any) -> Any:
     return np.array([time.process_time(), sum(client.run(time.process_time).values())])
 
 
-def nothing(_: Any, order: Any) -> int:
+def toiled(_: Any, order: Any) -> int:
+    """Arithmetic, and nothing else. Beside none, costs would be too low: threads of a core would have it for themselves."""
+    A = np.full((512, 512), 1 / 512, np.float32)
+    for _ in range(TOIL):
+        A = A @ A
     return 0
 
 
-def heard(_: Any, values: Any, order: Any) -> int:
-    return 0
+def heard(block: Any, values: Any, order: Any) -> int:
+    return toiled(block, order)
 
 
-def answered(_: Any, order: Any, clusters: int, columns: int) -> Any:
+def answered(block: Any, order: Any, clusters: int, columns: int) -> Any:
     """A share of so many clusters."""
     from shoal.core.blocks import Moves
     from shoal.core.partition import Found
 
+    toiled(block, order)
     ids = np.arange(clusters)
     return Found(Moves(ids, np.ones((clusters, columns)), *np.ones((2, clusters)), ids, 0), 0, 0)
 
@@ -51,9 +57,9 @@ def costs(lab: Lab) -> Iterator[Entry]:
     rows.append({"cost": "memory given back", "value": _given_back(lab), "unit": "times the workers' time in steps of Lloyd's"})
     rows += [{"cost": f"moving {n}", "value": share, "unit": "share of the rows"} for n, share in _moving(lab).items()]
     measure = (
-        "Medians of rounds of tasks that do nothing, get 0.5 MB or answer 4 MB, on 4 workers; CPU time, the driver's with the "
-        "scheduler's. Moving: rows that change cluster in a step of Lloyd's from rows at random, 1,000 rows a cluster. "
-        "Memory given back: without `tasks._keep_memory`."
+        "Medians of rounds of tasks that do some arithmetic, get 0.5 MB or answer 4 MB, on 4 workers; CPU time, the driver's "
+        "with the scheduler's, and without what threads take for the same arithmetic. Moving: rows that change "
+        "cluster in a step of Lloyd's from rows at random, 1,000 rows a cluster. Memory given back: without `tasks._keep_memory`."
     )
     yield entry_of(lab, "costs", measure, rows, [])
 
@@ -61,16 +67,22 @@ def costs(lab: Lab) -> Iterator[Entry]:
 def _rounds(lab: Lab, client: Any, count: int) -> list[Entry]:
     from shoal.core.engine import bring
     from shoal.core.rows import Rows
+    from shoal.core.sources import find_source
     from shoal.scaleout.rounds import INLINE
 
-    rows = Rows(bring(held(client, clouds(count << 16, 1, 2), count)))  # a block a partition
+    X = clouds(count << 16, 1, 2)
+    rows, near = Rows(bring(held(client, X, count))), Rows(find_source(X))  # a block a partition
     values = np.random.default_rng(0).normal(size=len(rows))
     order = np.zeros(INLINE // 8 + 1)  # is passed on from worker to worker, as centres are
     shape = (10, 10) if lab.quick else (1000, 512)
     totals = [np.zeros(shape), *np.zeros((2, shape[0])), np.zeros(shape[0], np.int64)]
 
+    def alone() -> None:
+        for _ in near.shares(toiled, order):
+            pass
+
     def empty() -> None:
-        for _ in rows.shares(nothing, order):
+        for _ in rows.shares(toiled, order):
             pass
 
     def down() -> None:
@@ -81,10 +93,10 @@ def _rounds(lab: Lab, client: Any, count: int) -> list[Entry]:
         for share in rows.shares(answered, order, *shape):
             share.moves.add_to(*totals)
 
-    with rows:
-        took = {kind: _took(lab, client, kind) for kind in (empty, down, up)}
+    with rows, near:
+        took = {kind: _took(lab, client, kind) for kind in (alone, empty, down, up)}
     sizes = {down: values.nbytes / 1e6, up: count * shape[0] * (8 * shape[1] + 32) / 1e6}
-    task, of_worker = took[empty] / count * 1e3
+    task, of_worker = (took[empty] - [0, took[alone][0]]) / count * 1e3
     more = {kind: (took[kind] - took[empty]) * 1e3 for kind in (down, up)}
     packing = (more[down][1] + more[up][1]) / (sizes[down] + sizes[up])
     lab.say(f"  a task {task:.2f} and {of_worker:.2f} ms, a MB down {more[down] / sizes[down]}, up {more[up] / sizes[up]} ms")

@@ -105,7 +105,9 @@ def _cell(key: str, value: Any) -> str:
     if key == "shoal is":
         return ratio_text(value)
     if isinstance(value, float):
-        return f"{value:.7f}" if "energy" in key else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+        if "energy" in key and not key.startswith(("seconds", "times")):
+            return f"{value:.7f}"
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
     return str(value)
 
 
