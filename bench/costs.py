@@ -58,8 +58,8 @@ def costs(lab: Lab) -> Iterator[Entry]:
     rows += [{"cost": f"moving {n}", "value": share, "unit": "share of the rows"} for n, share in _moving(lab).items()]
     measure = (
         "Medians of rounds of tasks that do some arithmetic, get 0.5 MB or answer 4 MB, on 4 workers; CPU time, the driver's "
-        "with the scheduler's, and without what threads take for the same arithmetic. Moving: rows that change "
-        "cluster in a step of Lloyd's from rows at random, 1,000 rows a cluster. Memory given back: without `tasks._keep_memory`."
+        "with the scheduler's, and without what threads take for the same arithmetic. Moving: rows that change cluster "
+        "in a step of Lloyd's from rows at random, 1,000 rows a cluster. Memory given back: without `tasks._keep_memory`."
     )
     yield entry_of(lab, "costs", measure, rows, [])
 
