@@ -104,13 +104,22 @@ def kills(lab: Lab) -> Iterator[Entry]:
                         done.set()
                         killer.join()
                         harmed += not same(model, expected)
-                        client.wait_for_workers(3, timeout=120)
+                        _all_there(client, 3)
             told.append({"case": name, "kills": len(hits), "seconds of a fit": usual, "harmed": harmed})
             lab.say("  " + ", ".join(f"{key} {value}" for key, value in told[-1].items()))
             lab.failures += bool(harmed)
     figures = [{"what": f"{row['case']}: harmed", "value": row["harmed"], "limit": 0} for row in told]
     measure = f"{n:,} rows in 6 partitions on 3 workers, of which one is killed at a random moment. Harmed: other bits."
     yield entry_of(lab, "kills", measure, told, figures)
+
+
+def _all_there(client: Any, count: int) -> None:
+    """Who was killed is started again by his nanny, most of the time; else there is another one."""
+    try:
+        client.wait_for_workers(count, timeout=30)
+    except TimeoutError:
+        client.cluster.scale(len(client.cluster.worker_spec) + 1)
+        client.wait_for_workers(count, timeout=120)
 
 
 def _kill(pid: int, after: float, done: threading.Event, hits: list[int]) -> None:
