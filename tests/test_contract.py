@@ -39,12 +39,15 @@ def made(cls, **parameters):
 
 
 def instances():
-    """Each estimator as it comes, and once with each of its options."""
+    """Each estimator as it comes; and each option once, with the first that has it: they share what it stands for."""
+    left = [(name, value) for name, values in VARIANTS.items() for value in values]
     for cls in ESTIMATORS:
         yield made(cls)
-        for name in [name for name in VARIANTS if name in made(cls).get_params()]:
-            known = next(rule.options for rule in cls._parameter_constraints[name] if isinstance(rule, StrOptions))
-            yield from (cls(**{name: value}) for value in VARIANTS[name] if value in known)
+        for name, value in left.copy():
+            if any(isinstance(rule, StrOptions) and value in rule.options for rule in cls._parameter_constraints.get(name, ())):
+                left.remove((name, value))
+                yield cls(**{name: value})
+    assert not left
 
 
 @parametrize_with_checks(list(instances()))

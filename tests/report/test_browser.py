@@ -176,12 +176,14 @@ def test_the_policy_holds(browser, tmp_path):
 
 
 def test_hostile_words_do_nothing(browser, tmp_path):
-    """All of them at once: each as the name, text or warning of something."""
+    """All of them at once, as the names of rows; and every second one, by itself or after a way out, all over the page."""
     path, many = tmp_path / "r.html", [text for text in PAYLOADS if len(text) < 1000]
+    half = len(many) // 2
+    turns = [*range(0, half, 2), *range(half + 1, len(many), 2)]
     repeated = (many * 400)[:400]
     WRITERS["fit"](path)
     with Opened(browser, path) as opened:
-        for at, text in enumerate(many):
+        for at, text in ((at, many[at]) for at in turns):
             options = Options(repeated[at:] + repeated[:at], repeated, [text] * 4)
             facts = gather(MODEL, X, options, Origin(text, text, 0, text, text, text, {text: text}, {text: text}), many[at:])
             write_fit(path, facts._replace(method=text, summary=text))
