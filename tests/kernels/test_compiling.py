@@ -1,5 +1,6 @@
-"""Kernels where nothing can be kept on disk."""
+"""Kernels on disk: where nothing can be kept, and where several processes keep theirs at once."""
 
+import numpy as np
 import pytest
 from numba.core import caching
 
@@ -24,3 +25,33 @@ def test_other_errors_pass_through(monkeypatch):
     monkeypatch.setattr(kernels, "njit", fail)
     with pytest.raises(RuntimeError, match="another one"):
         kernels.kernel(lambda x: x)
+
+
+def test_processes_that_compile_at_once_keep_apart(monkeypatch):
+    """One of them saves all of its work while the other is at it, and neither has seen an index with the other's entry."""
+    one, other = caches = [kernels.kernel(lambda x: x[0])._cache._cache_file for _ in range(2)]
+    one.flush()
+    save_data = one._save_data
+
+    def interrupted(name, data):
+        other.save("of the other", "of the other")
+        save_data(name, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(one, "_save_data", interrupted)
+        patch.setattr(other, "_load_index", dict)
+        one.save("of one", "of one")
+    for cache in caches:
+        assert cache.load("of one") in ("of one", None)  # never the wrong one; none is compiled again
+        assert cache.load("of the other") in ("of the other", None)
+    one.save("of one", "of one")
+    assert [other.load(key) for key in ["of one", "of the other"]] == ["of one", "of the other"]
+
+
+def test_kept_for_the_next_process():
+    """By Numba's own count of what it has found on disk."""
+    compiled = [kernels.kernel(lambda x: x[0]) for _ in range(2)]
+    compiled[0]._cache.flush()
+    compiled[0](np.ones(1))
+    compiled[1](np.ones(1))
+    assert [sum(one.stats.cache_hits.values()) for one in compiled] == [0, 1]
