@@ -68,8 +68,8 @@ def check(settings: list[Entry], lab: Lab, measured: dict[str, float]) -> Iterat
         off = {"seconds": rows, "MB": rows[::2]}
         figures = [{"what": f"{what}: off by at most", "value": _off(some, what), "limit": OFF} for what, some in off.items()]
         measure = (
-            "Steps on workers of this machine, measured by `bench scaleout --only overhead`, and simulated: MB from the rows that "
-            "move, seconds from the MB that were measured."
+            "Steps on workers of this machine, measured by `bench scaleout --only overhead`, and simulated: MB from the rows "
+            "that move, seconds from the MB that were measured."
         )
         yield entry_of(lab, "check", measure, rows, figures)
 
