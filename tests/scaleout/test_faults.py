@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import dask.array as da
 import numpy as np
@@ -14,7 +15,7 @@ from distributed import Client, get_worker
 
 import shoal
 from shoal.core.engine import Lost
-from shoal.scaleout import rounds
+from shoal.scaleout import crew, rounds
 from tests.strategies import blobs
 
 pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("small_blocks")]
@@ -131,6 +132,35 @@ def test_the_scheduler_is_lost_and_the_fit_goes_on_elsewhere(fragile, client, tm
     with shoal.Checkpoint(kept, every=0):
         found = fit(client=client)
     assert_same(found, fit())
+
+
+class Silent:
+    """A client whose scheduler never says a word, though nobody has hung up."""
+
+    status = "running"
+
+    def __init__(self, address):
+        self.scheduler = SimpleNamespace(address=address, identity=None)
+
+    def sync(self, *_, **__):
+        raise TimeoutError
+
+
+def test_a_scheduler_that_was_cut_off_is_not_waited_for():
+    """One that is busy is, for longer: its machine still takes calls."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        address = f"tcp://127.0.0.1:{door.getsockname()[1]}"
+        silent = crew.Crew(Silent(address))
+        silent.heard -= crew.SILENCE
+        assert silent.look(now=True) == set()
+    with pytest.raises(Lost, match=f"scheduler at {address} is gone: start"):
+        silent.look(now=True)
+    silent = crew.Crew(Silent("inproc://here"))
+    silent.heard -= crew.SILENCE
+    assert silent.look(now=True) == set()
+    silent.heard -= crew.STALL
+    with pytest.raises(Lost, match="is gone"):
+        silent.look(now=True)
 
 
 def test_whom_nobody_is_left_to_work_for(monkeypatch):

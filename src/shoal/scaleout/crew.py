@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
 
 import dask
 from distributed import Client, Future, LocalCluster
+from distributed.comm import get_address_host_port
 
 from ..core.engine import Lost
 
 TICK, PULSE = 0.25, 2.0  # seconds between looks at what is late, and at who is there
-WORD = 4.0  # seconds that the scheduler may take for one
-SILENCE, STALL = 8.0, 60.0  # seconds without any after which it is lost: unconnected, or still connected
+WORD, DOOR = 3.0, 1.0  # seconds that the scheduler may take for one, and its machine to take a call
+SILENCE, STALL = 8.0, 60.0  # seconds without any after which it is lost: if nobody is there, and if it may be busy
 EMPTY = 120.0  # seconds without any worker
 GULP = 1 << 26  # bytes of answers that are fetched together
 TOLD = {"distributed.admin.large-graph-warning-threshold": "1TB"}  # what users can't change they need not be warned of
@@ -66,10 +68,11 @@ class Crew:
             told = self.client.sync(self.client.scheduler.identity, callback_timeout=WORD)["workers"]
             held = self.client.sync(self.client.scheduler.processing, callback_timeout=WORD)
         except Exception as error:
-            patience = STALL if self.client.status == "running" else SILENCE  # it may be busy, as long as it is connected
-            if self.client.status == "closed" or time.monotonic() - self.heard >= patience:
+            silent = time.monotonic() - self.heard
+            if self.client.status == "closed" or silent >= STALL or (silent >= SILENCE and not self._may_be_busy()):
                 address = getattr(self.client.scheduler, "address", "unknown")
-                raise Lost(f"The dask scheduler at {address} is gone ({error}): start another one.") from error
+                why = f" ({error})" if str(error) else ""
+                raise Lost(f"The dask scheduler at {address} is gone{why}: start another one.") from error
             time.sleep(TICK)
             return set()
         self.heard = time.monotonic()
@@ -84,6 +87,20 @@ class Crew:
         elif self.heard - self.peopled > EMPTY:
             raise Lost(f"No worker has been at work for {EMPTY:.0f} s, or all are paused for want of memory: start some.")
         return gone
+
+    def _may_be_busy(self) -> bool:
+        """It is connected, and its machine takes calls. One that was cut off seems connected for long, and takes none."""
+        if self.client.status != "running":
+            return False
+        try:
+            where = get_address_host_port(self.client.scheduler.address)
+        except ValueError:  # it is in this process, or behind a gateway
+            return True
+        try:
+            socket.create_connection(where, DOOR).close()
+        except OSError:
+            return False
+        return True
 
     def freeze(self, keys: set[Any], waited: float) -> None:
         """Who has these tasks, and has not been heard of for half as long as they are waited for, gets no more for now."""

@@ -52,9 +52,8 @@ class DaskRows(FarSource):
     """Partitions, and who works on them: the workers of a client, or threads of this process where there is none."""
 
     def __init__(self, pieces: list[Any], near: list[list[Future]], cuts: list[int], none: Any, client: Client | None) -> None:
-        self.pieces = (
-            pieces if client is None else list(map(tasks.pack, pieces))
-        )  # dask would look for tasks of its own in them
+        # Packed, because dask would look for tasks of its own in them.
+        self.pieces = pieces if client is None else [tasks.pack(piece) for piece in pieces]
         self.near, self.cuts = near, cuts
         self.shape, self.dtype = (cuts[-1], int(none.shape[1])), none.dtype
         self._none = none
