@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
 from ..core.driver import KEEPER, Progress
 from ..core.types import Array
@@ -33,8 +34,9 @@ BATCHES = (50, 100, 500)
 POWERS = {True: (1, 2, 4, 8), False: (1, 2, 4)}  # by whether affinities are stored
 PASS = (0.25, 0.5, 1.0)  # of the columns, at which a run is looked at
 LETTER: dict[str, Any] = {"init": "random", "steps": "adagrad", "tol": 0.0}  # Algorithm 2
-BY, STEPS = " by the letter", 200  # of the paper's mini-batches on covtype
-WORDS = {"letter": "MBSC by the letter", "power": "power method"}
+BY, STEPS, SOME = " by the letter", 200, 3  # of the paper's mini-batches on covtype; enough to see what a step takes
+METHODS = {"MBSC": "MBSC", "letter": "MBSC by the letter"}
+WORDS = {**METHODS, "power": "power method"}
 COVTYPE = {  # NMI and seconds, as published
     "MBSC-E-400": (0.40, 998), "MBSC-E-800": (0.40, 2100), "Nystrom-400": (0.38, 78), "Nystrom-800": (0.38, 965),
     "Power method": (0.40, 9300),
@@ -44,6 +46,7 @@ ALL = {
 }  # fmt: skip
 EXACT = "The dashed line is the NMI of exact eigenvectors."
 GIGA = 1 << 30
+NEAR = 0.02  # of an NMI
 MOST = 20_000  # rows whose affinities are stored
 
 CLAIMS = (
@@ -52,7 +55,10 @@ CLAIMS = (
         "Figure 2",
         "Mini-batches reach the published NMI.",
         "0.67 (Pendigits), 0.48 (Shuttle), 0.47 (MNIST)",
-        (Check("NMI of MBSC less the published one", least=-0.03, cases=tuple(SETS)),),
+        (
+            Check("NMI of MBSC less the published one", least=-0.03, cases=tuple(SETS)),
+            Check("NMI of MBSC by the letter less the published one", least=-0.03, cases=tuple(SETS)),
+        ),
     ),
     Claim(
         "exact",
@@ -74,8 +80,8 @@ CLAIMS = (
         "Mini-batches need distinctly fewer operations than the power method for the same NMI.",
         "distinctly fewer; 3.8, 107 and 112 s against 20, 935 and 987 s",
         (
-            Check("operations of the power method over those of MBSC, to 0.02 below the exact or best NMI", least=1.0),
-            Check("operations of the power method over those of MBSC by the letter, to 0.02 below the exact or best NMI", 1.0),
+            Check("operations of the power method over those of MBSC, to 0.02 below the exact or last NMI", least=1.0),
+            Check("operations of the power method over those of MBSC by the letter, to 0.02 below the exact or last NMI", 1.0),
         ),
     ),
     Claim(
@@ -105,11 +111,14 @@ CLAIMS = (
         "nystrom",
         "Figure 2",
         "On Pendigits and Shuttle mini-batches are better than Nyström's method; on MNIST that is strikingly good.",
-        "better on Pendigits and Shuttle, worse on MNIST",
+        "better on Pendigits and Shuttle; Nyström's is strikingly good on MNIST",
         (
             Check("pendigits: NMI of MBSC less that of Nyström with 1000 rows", least=0.005),
             Check("shuttle: NMI of MBSC less that of Nyström with 1000 rows", least=0.005),
             Check("mnist: NMI of MBSC less that of Nyström with 1000 rows", most=-0.005),
+            Check("pendigits: NMI of MBSC by the letter less that of Nyström with 1000 rows", least=0.005),
+            Check("shuttle: NMI of MBSC by the letter less that of Nyström with 1000 rows", least=0.005),
+            Check("mnist: NMI of MBSC by the letter less that of Nyström with 1000 rows", most=-0.005),
         ),
     ),
     Claim(
@@ -121,6 +130,7 @@ CLAIMS = (
             Check("Covtype-I: NMI of MBSC-E-400 less the published one", least=-0.03),
             Check("Covtype-I: NMI of MBSC-E-400 by the letter less the published one", least=-0.03),
             Check("Covtype-I: NMI of MBSC-E-400 less that of Nystrom-400", least=0.005),
+            Check("Covtype-I: NMI of MBSC-E-400 by the letter less that of Nystrom-400", least=0.005),
         ),
     ),
     Claim(
@@ -130,7 +140,9 @@ CLAIMS = (
         "998 s against 9300 s and 78 s",
         (
             Check("Covtype-I: time of the power method over that of MBSC-E-400", least=1.0),
+            Check("Covtype-I: time of the power method over that of MBSC-E-400 by the letter", least=1.0),
             Check("Covtype-I: time of MBSC-E-400 over that of Nystrom-400", least=1.0),
+            Check("Covtype-I: time of MBSC-E-400 by the letter over that of Nystrom-400", least=1.0),
         ),
     ),
     Claim(
@@ -140,8 +152,11 @@ CLAIMS = (
         "0.14 against 0.09, in less than 3.6 GB",
         (
             Check("Covtype-II: NMI of MBSC-E-1000 less the published one", least=-0.03),
+            Check("Covtype-II: NMI of MBSC-E-1000 by the letter less the published one", least=-0.03),
             Check("Covtype-II: NMI of MBSC-E-1000 less that of Nystrom-1000", least=0.005),
+            Check("Covtype-II: NMI of MBSC-E-1000 by the letter less that of Nystrom-1000", least=0.005),
             Check("Covtype-II: gigabytes allocated by MBSC-E-1000", most=3.6),
+            Check("Covtype-II: gigabytes allocated by MBSC-E-1000 by the letter", most=3.6),
         ),
     ),
     Claim(
@@ -149,7 +164,10 @@ CLAIMS = (
         "section 4.2",
         "Without a stored Laplacian mini-batches need less than 1 GB on Covtype-I.",
         "less than 1 GB",
-        (Check("Covtype-I: gigabytes allocated by MBSC-E-400", most=1.0),),
+        (
+            Check("Covtype-I: gigabytes allocated by MBSC-E-400", most=1.0),
+            Check("Covtype-I: gigabytes allocated by MBSC-E-400 by the letter", most=1.0),
+        ),
     ),
 )
 
@@ -254,8 +272,9 @@ def race(run: Run, name: str) -> Finding:
     known = None if exact is None else float(exact[0, 0])
     measured = _measure(scores, known, _batches(data.n))
     if data.own:
-        last = max(key for key in scores if key[0] == "MBSC")
-        measured["NMI of MBSC less the published one"] = float(scores[last][:, 0].mean()) - published
+        for method, words in METHODS.items():
+            last = max(key for key in scores if key[:2] == (method, _batches(data.n)[-1]))
+            measured[f"NMI of {words} less the published one"] = float(scores[last][:, 0].mean()) - published
     shown = _figure(name, data, scores, known, published, len(runs))
     return Finding([shown], {f"{name}: {key}": value for key, value in measured.items()})
 
@@ -280,39 +299,44 @@ def _figure(name: str, data: Rows, scores: dict[Any, Array], exact: float | None
 
 
 def _measure(scores: dict[Any, Array], known: float | None, batches: list[int]) -> dict[str, float]:
-    """The figure as numbers. Where the exact NMI is not known, the best of the power method is what is to be reached."""
+    """The figure as numbers. Where the exact NMI is not known, that of the most powers is what is to be reached."""
     of = {key: float(v[:, 0].mean()) for key, v in scores.items()}
     flops = {key: float(v[:, 1].mean()) for key, v in scores.items()}
-    halfway, end = {}, {}
-    first = {m: min(t for method, n, t in of if (method, n) == ("letter", m)) for m in batches}
-    for method in ("MBSC", "letter"):
-        looks = [of[key] for key in of if key[:2] == (method, batches[-1])]
-        halfway[method], end[method] = looks[max(len(looks) - 2, 0)], looks[-1]
-    goal = (max(of[key] for key in of if key[0] == "power") if known is None else known) - 0.02
-    cost = {
-        method: min((flops[key] for key in of if key[0] == method and of[key] >= goal), default=np.inf)
-        for method in ("MBSC", "letter", "power")
-    }
-    cost["power"] = min(cost["power"], max(flops[key] for key in of if key[0] == "power"))  # or more, if it was not enough
-    spread = {m: float(scores["letter", m, t][:, 0].std()) for m, t in first.items()}
+    powers = sorted(key for key in of if key[0] == "power")
+    goal = (of[powers[-1]] if known is None else known) - NEAR
+    power = flops[_settled(powers, of)] if known is None else _least_cost("power", of, flops, goal)
+    power = min(power, flops[powers[-1]])  # or more, if that was not enough
     most = max(m for method, m, _ in of if method == "Nyström")
-    out = {
-        "NMI of MBSC after half a pass less that after a whole one": halfway["MBSC"] - end["MBSC"],
-        "NMI of MBSC by the letter after half a pass less that after a whole one": halfway["letter"] - end["letter"],
-        f"NMI of MBSC less that of Nyström with {most} rows": end["MBSC"] - of["Nyström", most, 1],
-    }  # fmt: skip
+    out: dict[str, float] = {}
+    for method, words in METHODS.items():
+        looks = [of[key] for key in of if key[:2] == (method, batches[-1])]
+        cost = _least_cost(method, of, flops, goal)
+        out |= {
+            f"NMI of {words} after half a pass less that after a whole one": looks[max(len(looks) - 2, 0)] - looks[-1],
+            f"NMI of {words} less that of Nyström with {most} rows": looks[-1] - of["Nyström", most, 1],
+            f"operations of the power method over those of {words}, to 0.02 below the exact or last NMI": power / cost,
+        }
     if known is not None:
-        out["NMI of MBSC less that of exact eigenvectors"] = end["MBSC"] - known
+        out["NMI of MBSC less that of exact eigenvectors"] = of[max(key for key in of if key[0] == "MBSC")] - known
         for m in batches:
             last = max(key for key in of if key[:2] == ("letter", m))
             out[f"{m} columns: NMI of MBSC by the letter less that of exact eigenvectors"] = of[last] - known
-    for method, words in (("MBSC", "MBSC"), ("letter", "MBSC by the letter")):
-        ratio = cost["power"] / cost[method] if np.isfinite(cost[method]) else 0.0
-        out[f"operations of the power method over those of {words}, to 0.02 below the exact or best NMI"] = ratio
     if any(len(v) > 2 for v in scores.values()):
+        first = {m: min(key for key in of if key[:2] == ("letter", m)) for m in batches}
+        spread = {m: float(scores[key][:, 0].std()) for m, key in first.items()}
         noise = spread[batches[-1]] - spread[batches[0]]
         out["deviation of NMI over seeds after a quarter of a pass, largest batch less smallest"] = noise
     return out
+
+
+def _least_cost(method: str, of: dict[Any, float], flops: dict[Any, float], goal: float) -> float:
+    return min((flops[key] for key in of if key[0] == method and of[key] >= goal), default=np.inf)
+
+
+def _settled(powers: list[Any], of: dict[Any, float]) -> Any:
+    """The fewest powers from which on the NMI stays near that of the most: on the way there it may be higher, and not stay."""
+    far = [i for i, key in enumerate(powers) if abs(of[key] - of[powers[-1]]) > NEAR]
+    return powers[far[-1] + 1 if far else 0]
 
 
 def table(
@@ -327,25 +351,23 @@ def table(
     models |= {f"Nystrom-{m}": NystromSpectral(n_samples=m, **base) for m in sizes}
     if power:
         models["Power method"] = PowerSpectral(max_iter=3, tol=0.0, **base)
-    found, gigabytes = {}, {}
+    found = {}
     for i, (words, model) in enumerate(models.items()):
         run.tell(i / len(models))
-        tracemalloc.start()
         found[words] = fit(model, data)
-        gigabytes[words] = tracemalloc.get_traced_memory()[1] / GIGA
-        tracemalloc.stop()
     theirs, rows = next(iter(published.values()))[1], []
     for words, score in found.items():
         nmi, seconds = published.get(words.removesuffix(BY), (np.nan, np.nan))
         rows.append([words, score.steps, score.nmi, nmi, score.seconds / found[first].seconds, seconds / theirs])
-    measured = {
-        f"NMI of {first} less that of {rival}": found[first].nmi - found[rival].nmi,
-        f"time of {first} over that of {rival}": found[first].seconds / found[rival].seconds,
-    }
-    if data.own:  # and all of it
-        for words in (first, first + BY):
+    measured = {}
+    for words in (first, first + BY):
+        measured[f"NMI of {words} less that of {rival}"] = found[words].nmi - found[rival].nmi
+        measured[f"time of {words} over that of {rival}"] = found[words].seconds / found[rival].seconds
+        if power:
+            measured[f"time of the power method over that of {words}"] = found["Power method"].seconds / found[words].seconds
+        if data.own:  # and all of it
             measured[f"NMI of {words} less the published one"] = found[words].nmi - published[first][0]
-        measured[f"gigabytes allocated by {first}"] = gigabytes[first]
+            measured[f"gigabytes allocated by {words}"] = _allocated(models[words], data)
     shown = grid(
         f"Table 2: {title}, {data.n:,} rows", ["method", "steps", "NMI", "paper's", f"time, {first} = 1", "paper's"], rows,
         "mini-batches are better than Nyström's method and faster than powers, in less than 1 GB (Covtype-I) and 3.6 GB; "
@@ -353,9 +375,16 @@ def table(
         f"One seed. By the letter: random vectors, AdaGrad, up to {steps} steps; else from a sample, harmonic steps, one "
         "pass at most.",
     )  # fmt: skip
-    if power:
-        measured[f"time of the power method over that of {first}"] = found["Power method"].seconds / found[first].seconds
     return Finding([shown], {f"{title}: {key}": value for key, value in measured.items()})
+
+
+def _allocated(model: Any, data: Rows) -> float:
+    """Gigabytes at the most, in a fit of its own: to count them takes time. All steps need as much, so that some will do."""
+    tracemalloc.start()
+    clone(model).set_params(max_iter=SOME).fit(data.X)
+    gigabytes = tracemalloc.get_traced_memory()[1] / GIGA
+    tracemalloc.stop()
+    return gigabytes
 
 
 def balanced(run: Run) -> Finding:
@@ -379,7 +408,8 @@ PAPER = Paper(
     "good clusters are for how many operations, beside powers, Nyström's approximation and exact eigenvectors. Affinities are "
     "exp(-|x - y|² / σ²), where the paper prints |x - y| without the square. NMI is the geometric one, as it was the custom. "
     "Degrees of more than 20,000 rows are estimated from 4,096 columns. The ratio of a power method that did not come near is "
-    "that of the most powers tried, at least.",
+    "that of the most powers tried, at least; 0 is the ratio where mini-batches did not. Where exact eigenvectors are out of "
+    "reach, the NMI of the most powers stands for theirs.",
     CLAIMS,
     (
         *(Experiment(f"Figure 2, {name}", (25, 900), partial(race, name=name)) for name in SETS),
