@@ -43,7 +43,7 @@ def test_a_near_miss_is_seen():
 
 def test_many_cases_are_told_in_short():
     verdict = judge(claim(Check("ratio", most=1.0)), {f"epoch {t}: ratio": t / 4 for t in range(1, 6)})
-    assert verdict.reason == "ratio (should be at most 1): from 0.25 to 1.25, met by 4 of 5"
+    assert verdict.reason == "ratio (should be at most 1): from 0.25 to 1.25, met by 4 of 5, but not by epoch 5"
 
 
 def test_ranges_in_words():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from shoal import KMeans, MiniBatchKMeans, MiniBatchSpectral, OnlineKMeans, PowerSpectral
-from shoal.papers import compressed, convergence, curves, made, run, spectral
+from shoal.papers import compressed, convergence, curves, made, run, show, spectral
+from shoal.papers.claims import HOLDS, UNTRIED, Check, Claim
 from shoal.papers.data import ENTRIES, Shelf, Unreadable
 from shoal.papers.run import Effort, Experiment, Finding, Paper, Run, carry_out
 from tests.strategies import blobs
@@ -30,8 +31,30 @@ def test_a_file_goes_before_what_stands_in_for_it(tmp_path, monkeypatch):
         found = shelf.load("shuttle")
         assert (found.n, found.notes) == (500, ())
         assert (found.X.min(), found.X.max()) == (-1, 1)
-        assert "4 of 500 rows" in shelf.load("shuttle", 4).notes[0]
-    assert "stand in for it" in Shelf(tmp_path).load("mnist").notes[0]
+        assert (found.own, shelf.load("shuttle", 4).own) == (True, False)
+    found = Shelf(tmp_path).load("mnist")
+    assert "stand in for it" in found.notes[0]
+    assert not found.own
+    running = Run(run.QUICK, Shelf(tmp_path))
+    running.experiment = "Table 1"
+    running.load("shuttle", 450)
+    assert running.notes == ["Table 1: 450 of 500 rows of shuttle."]
+
+
+def test_what_was_replaced_is_called_so():
+    """Where a claim names a data set, another one is no measurement of it."""
+
+    def work(running):
+        running.load("shuttle", 500)
+        figure = show.chart("key", "Figure 2: shuttle", [], "x", "y", "")
+        return Finding([figure], {"shuttle: NMI": 0.5 + 1e-17, "shuttle: less than on mnist": 1e-17})
+
+    named, any_set = (Claim("key", "", "", "", (Check(name),)) for name in ("shuttle: NMI", "NMI"))
+    paper = Paper("key", "title", "", "", (named, any_set), (Experiment("one", (3.0, 9.0), work),))
+    (report,) = carry_out([paper], run.QUICK, NOTHING, lambda *_: None)
+    assert report.shown[0].what.title == "Figure 2: shuttle (replaced)"
+    assert [v.word for v in report.verdicts] == [UNTRIED, HOLDS]
+    assert report.verdicts[1].measured == {"shuttle (replaced): NMI": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +108,8 @@ def test_who_runs_and_how_long_is_left():
 
     paper = Paper("key", "title", "", "", (), (Experiment("one", (3.0, 9.0), work), Experiment("two", (1.0, 9.0), work)))
     heard = []
-    list(carry_out([paper, paper], run.QUICK, NOTHING, lambda *told: heard.append(told)))
+    reports = list(carry_out([paper, paper], run.QUICK, NOTHING, lambda *told: heard.append(told)))
+    assert [report.notes for report in reports] == [["Experiments that were still to come: 1."], []] * 2
     assert list(dict.fromkeys(name for name, _, _ in heard)) == ["key: one", "key: two"]
     shares = [share for _, share, _ in heard]
     assert shares == sorted(shares)
@@ -128,6 +152,8 @@ def test_what_was_reached_when():
     seconds, values = np.array([1.0, 2.0, 4.0]), np.array([9.0, 5.0, 3.0])
     np.testing.assert_array_equal(curves.at(np.array([0.5, 1.0, 3.0, 9.0]), seconds, values), [np.nan, 9, 5, 3])
     assert curves.soonest(seconds, values, 5.0) == 2
+    assert curves.soonest(seconds, values, 4.0) == 3
+    assert curves.soonest(seconds, values, 10.0) == 1
     assert curves.soonest(seconds, values, 1.0) == np.inf
 
 

@@ -1,8 +1,10 @@
 """Every paper, in little: claims that are measured, pages that say what was found, and the command."""
 
+import errno
 import json
 import os
 import signal
+import tempfile
 from importlib import import_module
 from pathlib import Path
 
@@ -32,10 +34,11 @@ def test_claims_are_told_apart_by_their_keys():
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_paper_in_little(name, tmp_path):
     paper = import_module(f"shoal.papers.{name}").PAPER
-    (report,) = run.carry_out([paper], run.TINY, Shelf(files=False), lambda *_: None)
+    *before, report = run.carry_out([paper], run.TINY, Shelf(files=False), lambda *_: None)
+    assert len(before) == len(paper.experiments) - 1
     if name != "spectral":  # whose sizes are named in its claims
         untried = {v.claim.key for v in report.verdicts if v.word == UNTRIED}
-        assert untried <= {"same-minima", "plusplus-faster", "baseline"}  # which need seeds, a goal that was reached, and time
+        assert untried <= {"same-minima", "plusplus-faster", "baseline", "beta"}  # which need seeds, a goal reached, time, rows
     write(tmp_path / "report.html", [report], Origin(title="In little"))
     page = (tmp_path / "report.html").read_text("utf-8")
     assert len(page) < 2_000_000
@@ -64,6 +67,7 @@ def test_a_page_of_several_papers(tmp_path):
 def little(tmp_path, monkeypatch):
     """Quick runs are tiny, and there is no data."""
     monkeypatch.setattr(run, "QUICK", run.TINY)
+    (tmp_path / "nothing").mkdir()
     monkeypatch.setenv("SHOAL_DATA", str(tmp_path / "nothing"))
     monkeypatch.chdir(tmp_path)
 
@@ -82,7 +86,7 @@ def test_the_command(capsys):
     code, out, err = call(capsys, "reproduce", "convergence", "-o", "out/here", "--force", "--progress", "plain")
     assert code == 0
     assert "online-first" in out
-    assert "convergence: Figures 1 and 2, about" in err
+    assert "s left, convergence: Figures 1 and 2" in err
 
 
 @pytest.mark.usefixtures("little")
@@ -103,13 +107,23 @@ def test_what_is_done_is_written(capsys, monkeypatch):
 
 
 @pytest.mark.usefixtures("little")
-def test_what_it_refuses(capsys):
+def test_what_it_refuses(capsys, monkeypatch):
     assert "convergence" in refused(capsys, errors.USAGE, "reproduce", "magic", "-o", "out")
     assert "--output" in refused(capsys, errors.USAGE, "reproduce", "nested")
     assert "nowhere" in refused(capsys, errors.USAGE, "reproduce", "nested", "--data", "nowhere", "-o", "out")
     Path("file").write_text("")
     assert "is a file" in refused(capsys, errors.USAGE, "reproduce", "nested", "-o", "file")
     assert not Path("out").exists()
+    Path("taken/report.html").mkdir(parents=True)
+    assert "report.html: is a folder" in refused(capsys, errors.USAGE, "reproduce", "nested", "-o", "taken", "--force")
+    with monkeypatch.context() as patch:
+        full = OSError(errno.ENOSPC, "it is full")
+        patch.setattr(tempfile, "TemporaryFile", lambda dir: (_ for _ in ()).throw(full))
+        assert "it is full" in refused(capsys, errors.NO_ROOM, "reproduce", "nested", "-o", "full")
+    monkeypatch.setenv("SHOAL_DATA", "nowhere")
+    assert "SHOAL_DATA names nowhere" in refused(capsys, errors.BAD_DATA, "reproduce", "nested", "-o", "out", "-q")
+    Path("mnist.npz").write_bytes(b"no archive")
+    assert "no npz file" in refused(capsys, errors.BAD_DATA, "reproduce", "nested", "--data", ".", "-o", "out", "-q")
     Path("mnist.npz").write_bytes(b"PK\x03\x04 and no more")
     assert "mnist.npz can't be read" in refused(
         capsys, errors.BAD_DATA, "reproduce", "nested", "--data", ".", "-o", "out", "-q"

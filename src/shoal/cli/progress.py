@@ -38,8 +38,8 @@ class Watch:
         self.budget, self.begun = budget, time.monotonic()
         self.last = self.told = -math.inf
 
-    def note(self, text: str) -> None:
-        """What is being done now."""
+    def note(self, text: str, **facts: float) -> None:
+        """What is being done now; facts are for machines."""
 
     def step(self, record: dict[str, Any]) -> bool:
         now = time.monotonic()
@@ -54,7 +54,7 @@ class Watch:
 
 
 class Lines(Watch):
-    def note(self, text: str) -> None:
+    def note(self, text: str, **facts: float) -> None:
         say(text)
 
     def show(self, record: dict[str, Any], rate: float, left: float | None) -> None:
@@ -66,8 +66,8 @@ class Lines(Watch):
 class Documents(Watch):
     """One JSON document a line."""
 
-    def note(self, text: str) -> None:
-        say(json.dumps({"doing": text}))
+    def note(self, text: str, **facts: float) -> None:
+        say(json.dumps({"doing": text, **facts}))
 
     def show(self, record: dict[str, Any], rate: float, left: float | None) -> None:
         facts = {**record, "rows_per_second": rate, **({} if left is None else {"seconds_left": left})}
@@ -86,7 +86,7 @@ class Bar(Watch):
         self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self.task = self.bar.add_task("", total=budget)
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, **facts: float) -> None:
         self.bar.update(self.task, description=text)
 
     def show(self, record: dict[str, Any], rate: float, left: float | None) -> None:

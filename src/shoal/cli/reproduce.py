@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,11 @@ def reproduce(
         effort = QUICK if quick else FULL
         if seconds is not None:
             effort = effort._replace(seconds=seconds)
-        origin, reports = _origin(paper, effort.name), []
+        origin, reports = _origin(paper, effort.name), list[Any]()
         try:
             for report in carry_out(chosen, effort, Shelf(None if folder is None else Path(folder)), _teller(watch)):
-                reports.append(report)  # and written at once: the next paper may take hours
+                reports[-1:] = [report] if reports and reports[-1].paper is report.paper else [*reports[-1:], report]
+                # Written at once: the next experiment may take hours.
                 with saving(out / FILES[0]):
                     write(out / FILES[0], reports, origin)
                 told = document(reports, effort.name, origin)
@@ -78,10 +80,13 @@ def _prepare(out: Path, force: bool) -> None:
     if out.is_file():
         raise click.UsageError(f"{out}: is a file: name a folder.")
     there = [name for name in FILES if (out / name).exists()]
+    if there and (out / there[0]).is_dir():
+        raise click.UsageError(f"{out / there[0]}: is a folder: name another folder for the results.")
     if there and not force:
         raise click.UsageError(f"{out / there[0]}: is there already: name another folder, or say --force to replace it.")
     with saving(out):
         out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out).close()  # better now than after hours
 
 
 def _teller(watch: Any) -> Any:
@@ -96,7 +101,8 @@ def _teller(watch: Any) -> Any:
             watch.bar.update(watch.task, total=1.0, completed=done)
         if bar or name != last["name"] or time.monotonic() - last["time"] > EVERY:
             last.update(name=name, time=time.monotonic())
-            watch.note(f"{name}, about {left / 60:.0f} min left" if left >= 90 else f"{name}, about {left:.0f} s left")
+            words = f"{left / 60:.0f} min left" if left >= 90 else f"{left:.0f} s left"
+            watch.note(f"{words}, {name}", share=round(done, 4), seconds_left=round(left, 1))
 
     return told
 

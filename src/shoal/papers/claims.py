@@ -31,6 +31,10 @@ class Check(NamedTuple):
         lack = [case for case in self.cases if not any(key.startswith(case) for key in there)]
         return [f"{self.name} ({', '.join(lack)})" if lack else self.name] if lack or not there else []
 
+    def case(self, key: str) -> str:
+        """That a measurement was made in, by its key."""
+        return key.removesuffix(self.name).removesuffix(": ")
+
     def met_by(self, value: float) -> bool:
         return self.least <= value <= self.most
 
@@ -87,11 +91,10 @@ def _reason(check: Check, values: dict[str, float]) -> str:
     good = [value for value in values.values() if check.met_by(value)]
     if len(values) > MANY:
         span = f"from {number(min(values.values()), DIGITS)} to {number(max(values.values()), DIGITS)}"
-        return f"{check.name} (should be {check.range}): {span}, met by {len(good)} of {len(values)}"
-    told = []
-    for key, value in values.items():
-        case = key.removesuffix(check.name).removesuffix(": ")
-        told.append(": ".join(filter(None, [case, check.told(value)])))
+        missed = [check.case(key) for key, value in values.items() if not check.met_by(value)]
+        but = f", but not by {', '.join(missed)}" if 0 < len(missed) <= MANY else ""
+        return f"{check.name} (should be {check.range}): {span}, met by {len(good)} of {len(values)}{but}"
+    told = [": ".join(filter(None, [check.case(key), check.told(value)])) for key, value in values.items()]
     return f"{check.name} (should be {check.range}): {', '.join(told)}"
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import binary
 from ..binary.binary_kmeans import BinaryKMeans
+from ..binary.compressed import LEAST as LEARNED
 from ..binary.compressed import CompressedKMeans
 from ..core.types import Array
 from ..kmeans.exact import KMeans
@@ -46,8 +47,8 @@ CLAIMS = (
         "Learning lowers both the upper bound and the loss, and both settle within a few iterations.",
         "both fall, and settle within a few iterations",
         (
-            Check("last upper bound over the first", most=0.95),
-            Check("last loss over the first", most=0.95),
+            Check("last upper bound over the first, two rounds together", most=0.95),
+            Check("last loss over the first, two rounds together", most=0.95),
             Check("rounds until both stay within 5% of where they end", most=10),
         ),
     ),
@@ -173,7 +174,7 @@ def contest(run: Run, name: str) -> Finding:
     figure = ranks(
         f"compressed-2-{name}", f"Figure 2: {name}", scores, "ACC",
         "CKM is about as accurate as the best, and clearly better than LSH + bk-means.",
-        f"{size}; {many(len(seconds[KM]), 'seed')}, mean and deviation.",
+        f"{size}; {many(len(seconds[KM]), 'seed')}{', mean and deviation' if len(seconds[KM]) > 1 else ''}.",
     )  # fmt: skip
     others = max(acc[m] for m in METHODS[:4])
     measured, fastest = dict[str, float](), min(took[m] for m in METHODS[1:4])
@@ -202,12 +203,14 @@ def losses(run: Run) -> Finding:
                 f"compressed-1-{len(shown)}", f"Figure 1: {words}, news",
                 [Line("upper bound", rounds, bound), Line("loss", rounds, loss)],
                 "round", "bits a row", "Both fall and settle within a few iterations (RCV1).",
-                "A round is a batch of rows by the letter; as Shoal learns, all rows to learn from.",
+                "A round is a batch of rows by the letter; as Shoal learns, all rows to learn from. By the letter the loss "
+                "goes up and down, so that two rounds are taken together where they are judged.",
             )
         )  # fmt: skip
+        bound, loss = (np.convolve(values, [0.5, 0.5], "valid") if len(values) > 1 else values for values in (bound, loss))
         measured |= {
-            f"{words}: last upper bound over the first": float(bound[-1] / bound[0]),
-            f"{words}: last loss over the first": float(loss[-1] / loss[0]),
+            f"{words}: last upper bound over the first, two rounds together": float(bound[-1] / bound[0]),
+            f"{words}: last loss over the first, two rounds together": float(loss[-1] / loss[0]),
             f"{words}: rounds until both stay within 5% of where they end": max(_settled(bound), _settled(loss)),
         }
     return Finding(shown, measured)
@@ -220,7 +223,7 @@ def _settled(values: Array) -> float:
 
 
 def _once(model: Any, X: Any) -> float:
-    """Seconds of a step, the last of three."""
+    """Seconds of a step, the shortest of three."""
     seconds = [record["seconds"] for record in model.fit(X).history_ if "energy" in record]
     return float(min(np.diff([0.0, *seconds])))
 
@@ -257,24 +260,26 @@ def iterations(run: Run) -> Finding:
 
 
 def shares(run: Run) -> Finding:
-    """Figure 4: from how many rows codes are learned. At least 5000 rows are: with fewer in all, beta changes nothing."""
+    """Figure 4: from how many rows codes are learned. At least 5000 rows are: shares below that are left out."""
     series, measured = [], {}
     for name in ("mnist", "covtype"):
         data = run.load(name, run.of(600, 20_000, None))
         bits, found = SETS[name][1], []
         assert data.y is not None
-        k = int(data.y.max()) + 1
+        k, betas = int(data.y.max()) + 1, [beta for beta in BETAS if beta == 1 or beta * data.n >= LEARNED]
         for seed in run.seeds(run.of(1, 3, 10)):
             options: dict[str, Any] = {"n_bits": bits, "random_state": seed}
-            labels = [CompressedKMeans(k, beta=beta, **options).fit(data.X).labels_ for beta in BETAS]
+            labels = [CompressedKMeans(k, beta=beta, **options).fit(data.X).labels_ for beta in betas]
             found.append([accuracy(data.y, some) for some in labels])
         mean = np.mean(found, axis=0)
-        series.append(Line(name, np.array(BETAS), mean, np.std(found, axis=0)))
-        measured[f"{name}: range of ACC over the shares to learn from"] = float(np.ptp(mean))
-        measured[f"{name}: ACC of codes from all rows less that of codes from the fewest"] = float(mean[-1] - mean[0])
+        series.append(Line(name, np.array(betas), mean, np.std(found, axis=0)))
+        if len(betas) > 1:
+            few = f"{name}, from {betas[0]:g} on"
+            measured[f"{few}: range of ACC over the shares to learn from"] = float(np.ptp(mean))
+            measured[f"{few}: ACC of codes from all rows less that of codes from the fewest"] = float(mean[-1] - mean[0])
     shown = chart(
         "compressed-4", "Figure 4: the share of rows to learn from", series, "beta", "ACC", "Slightly better as beta grows.",
-        "At least 5000 rows are learned from, whatever beta is.",
+        "At least 5000 rows are learned from, so that smaller shares are left out.",
     )  # fmt: skip
     return Finding([shown], measured)
 

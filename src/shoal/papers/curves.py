@@ -82,9 +82,14 @@ def at(times: Array, seconds: Array, values: Array) -> Array:
 
 
 def soonest(seconds: Array, values: Array, goal: float) -> float:
-    """When a curve first is down at the goal; infinite if never."""
+    """When a curve first is down at the goal, on a straight line between two looks; infinite if never."""
     there = np.flatnonzero(values <= goal)
-    return float(seconds[there[0]]) if len(there) else np.inf
+    if not len(there):
+        return np.inf
+    i = int(there[0])
+    if i == 0:
+        return float(seconds[0])
+    return float(np.interp(-goal, -values[[i - 1, i]], seconds[[i - 1, i]]))
 
 
 def over_seeds(curves: Sequence[Array]) -> tuple[Array, Array]:

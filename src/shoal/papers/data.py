@@ -22,13 +22,13 @@ from . import made
 HOW_TO_GET = {
     "pendigits": "UCI pen digits, both parts: X as numbers from 0 to 100, 16 columns; y",
     "shuttle": "UCI Statlog shuttle, both parts: X as integers, 9 columns; y",
-    "mnist": 'sklearn.datasets.fetch_openml("mnist_784", version=1): X as uint8',
-    "covtype": "sklearn.datasets.fetch_openml(data_id=1596), covertype: X as int16, 54 columns",
+    "mnist": 'sklearn.datasets.fetch_openml("mnist_784", version=1): X as uint8, 784 columns; y',
+    "covtype": "sklearn.datasets.fetch_openml(data_id=1596), covertype: X as int16, 54 columns; y",
     "sift_bsds500": "the SIFT descriptors of the 500 photographs of BSDS500: X as uint8, 128 columns",
     "usps": 'sklearn.datasets.fetch_openml("usps", version=2): X and y',
     "letter": 'sklearn.datasets.fetch_openml("letter", version=1): X and y',
-    "20newsgroups": 'sklearn.datasets.fetch_20newsgroups(subset="all") as a CSR matrix of counts: data, indices, indptr, shape',
-    "wordnet_glosses": "the glosses of WordNet's synsets as a CSR matrix of counts: data, indices, indptr, shape",
+    "20newsgroups": 'sklearn.datasets.fetch_20newsgroups(subset="all") by CountVectorizer: data, indices, indptr, shape; y',
+    "wordnet_glosses": "the glosses of WordNet's synsets by CountVectorizer: data, indices, indptr, shape; y, their files",
 }
 
 
@@ -90,7 +90,13 @@ class Rows(NamedTuple):
     X: Any
     y: Array | None
     notes: tuple[str, ...] = ()  # on what stands in for what
-    own: bool = True  # is it the set of that name, and all of it, so that its published figures are to be had
+    replaced: bool = False  # it is not the set of that name
+    whole: int = 0  # rows that there are, of which these may be some
+
+    @property
+    def own(self) -> bool:
+        """Is it the set of that name, and all of it, so that its published figures are to be had?"""
+        return not self.replaced and self.n == self.whole
 
     @property
     def n(self) -> int:
@@ -119,9 +125,14 @@ def _pixels(parts: Any) -> tuple[Array, Array]:
     return np.asarray(parts["X"], np.float32) / np.float32(255), classes(parts["y"])
 
 
+def _covtype(parts: Any) -> tuple[Array, Array]:
+    return scaled(parts["X"], 0, 1), classes(parts["y"])
+
+
 def _balanced(parts: Any) -> tuple[Array, Array]:
-    keep, y = balanced(classes(parts["y"]))
-    return scaled(parts["X"], 0, 1)[keep], y
+    X, y = _covtype(parts)
+    keep, y = balanced(y)
+    return X[keep], y
 
 
 def _pendigits() -> tuple[Array, Array]:
@@ -154,10 +165,8 @@ ENTRIES = {
         _digits,
         columns=784,
     ),
-    "covtype": Entry(
-        "covtype", lambda p: (scaled(p["X"], 0, 1), classes(p["y"])), "clouds with flags made by us", made.with_flags
-    ),
-    "covtype-I": Entry("covtype", _balanced, "clouds with flags made by us", made.with_flags),
+    "covtype": Entry("covtype", _covtype, "clouds with flags made by us", made.with_flags, columns=54),
+    "covtype-I": Entry("covtype", _balanced, "clouds with flags made by us", made.with_flags, columns=54),
     "sift": Entry(
         "sift_bsds500",
         lambda p: (np.ascontiguousarray(p["X"], np.float32), None),
@@ -198,6 +207,9 @@ class Shelf:
 
     def __init__(self, folder: Path | None = None, files: bool = True) -> None:
         self.folder, self.files = folder, files
+        named = os.environ.get("SHOAL_DATA")
+        if files and folder is None and named is not None and not Path(named).is_dir():
+            raise Unreadable(f"SHOAL_DATA names {named}, which is no folder: set it to one, or unset it.")
         self.last: tuple[tuple[str, int | None], Rows] | None = None
 
     def load(self, name: str, rows: int | None = None) -> Rows:
@@ -209,24 +221,24 @@ class Shelf:
 
     def _load(self, name: str, rows: int | None) -> Rows:
         entry = ENTRIES[name]
-        notes, own = [entry.note] if entry.note else [], True
+        notes, replaced = [entry.note] if entry.note else [], False
         how = HOW_TO_GET.get(entry.file, "")
         try:
             if not self.files or not entry.file:
                 raise Missing("no file is to be looked for")
-            with open(path_of(entry.file, how, self.folder), "rb") as file:
+            path = path_of(entry.file, how, self.folder)
+            with open(path, "rb") as file:
+                if not zipfile.is_zipfile(file):
+                    raise ValueError("it is no npz file")
                 X, y = entry.make(np.load(file, allow_pickle=False))
             _check(X, y, entry.columns)
         except Missing:
-            X, y, own = *entry.substitute(), not entry.instead
+            X, y, replaced = *entry.substitute(), bool(entry.instead)
             notes = [f"{name} is not there ({how}): {entry.instead} stand in for it."] if entry.instead else []
         except BROKEN as error:
-            raise Unreadable(f"{entry.file}.npz can't be read ({error}): get it anew ({how}), or move it away.") from error
+            raise Unreadable(f"{path} can't be read ({error}): get it anew ({how}), or move it away.") from error
         n = X.shape[0]
         order = np.random.default_rng(0).permutation(n)
-        if rows is not None and n > rows:
-            own = False
-            notes.append(f"{name}: {rows:,} of {n:,} rows.")
-            order = order[:rows]
+        order = order[:rows]
         X, y = X[order], None if y is None else classes(y[order])
-        return Rows(name, X if sparse.issparse(X) else np.ascontiguousarray(X), y, tuple(notes), own)
+        return Rows(name, X if sparse.issparse(X) else np.ascontiguousarray(X), y, tuple(notes), replaced, n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ Value = TypeVar("Value")
 Tell = Callable[[str, float, float], None]
 
 HALF = 64  # characters in half the width of a page
+TINIEST = 12  # digits behind the point: less is rounding
 SURE = 0.05  # a share of the work from which on its pace tells how long the rest will take
 
 
@@ -101,6 +103,7 @@ class Run:
         self.effort, self.shelf, self.tell = effort, shelf, tell
         self.notes: list[str] = []
         self.experiment = ""  # the one under way
+        self.replaced: set[str] = set()  # data sets that something else stands in for
 
     def of(self, tiny: Value, quick: Value, full: Value) -> Value:
         """By effort."""
@@ -112,7 +115,15 @@ class Run:
         found = self.shelf.load(name, most)
         for note in found.notes:
             self.note(note)
+        if found.n < found.whole:
+            self.note(f"{self.experiment}: {found.n:,} of {found.whole:,} rows of {name}.")
+        if found.replaced:
+            self.replaced.add(name.removesuffix("-training"))  # as it is called in titles
         return found
+
+    def named(self, text: str) -> str:
+        """A title, or the name of a measurement, in which sets that were replaced are called so."""
+        return re.sub("|".join([*map(re.escape, self.replaced), "(?!)"]), r"\g<0> (replaced)", text, flags=re.IGNORECASE)
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -146,19 +157,23 @@ class Clock:
 
 
 def carry_out(papers: Sequence[Paper], effort: Effort, shelf: Shelf, tell: Tell) -> Iterator[Report]:
-    """All experiments, paper by paper. `tell` hears which runs, which share of all is done, and how many seconds are left."""
+    """All experiments, paper by paper; a report on a paper comes after each of its experiments, and the last has all.
+
+    `tell` hears which one runs, which share of all is done, and how many seconds are left.
+    """
     full = effort.name == FULL.name
     clock = Clock(sum(e.seconds[full] for paper in papers for e in paper.experiments), tell)
     for paper in papers:
         run, shown, measured = Run(effort, shelf), list[Shown](), dict[str, float]()
-        for experiment in paper.experiments:
+        for left, experiment in zip(range(len(paper.experiments))[::-1], paper.experiments, strict=True):
             weight = experiment.seconds[full]
             run.tell, run.experiment = partial(clock.told, f"{paper.key}: {experiment.name}", weight), experiment.name
             run.tell(0.0)
             with warnings.catch_warnings():  # papers drive methods to where they warn; what came of it is measured
                 warnings.simplefilter("ignore")
                 finding = experiment.run(run)
-            shown += finding.shown
-            measured |= finding.measured
+            shown += [one._replace(what=one.what._replace(title=run.named(one.what.title))) for one in finding.shown]
+            measured |= {run.named(key): round(value, TINIEST) for key, value in finding.measured.items()}
             clock.done += weight
-        yield Report(paper, shown, [judge(claim, measured) for claim in paper.claims], run.notes)
+            notes = [*run.notes, *([f"Experiments that were still to come: {left}."] if left else [])]
+            yield Report(paper, list(shown), [judge(claim, measured) for claim in paper.claims], notes)

@@ -39,6 +39,11 @@ def ranks(key: str, title: str, found: Mapping[str, Sequence[float]], x: str, pu
     return Shown(Figure(title, ranking(key, title, list(found), means, spreads, x), caption), published)
 
 
+def averaged(count: int, of: str = "seed") -> str:
+    """What the lines of a figure are."""
+    return f"one {of}" if count == 1 else f"mean of {many(count, of)}, bands are a standard deviation"
+
+
 def grid(title: str, head: Sequence[str], rows: Sequence[Sequence[object]], published: str, caption: str = "") -> Shown:
     """A table; numbers with three digits."""
     cells = [[number(cell, 3) if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
@@ -72,9 +77,7 @@ def write(path: Path, reports: Sequence[Report], origin: Origin) -> None:
                 origin=origin._replace(versions=versions()),
                 reports=reports,
                 classes=CLASS,
-                counts=lambda report: " / ".join(
-                    str([v.word for v in report.verdicts].count(w)) for w in (HOLDS, PARTLY, FAILS)
-                ),
+                counts=lambda report: " / ".join(str([v.word for v in report.verdicts].count(word)) for word in CLASS),
                 numbers=most > 200,
                 kind=lambda shown: type(shown.what).__name__,
             )

@@ -17,7 +17,6 @@ from ..core.driver import KEEPER, Progress
 from ..core.types import Array
 from ..metrics import normalized_mutual_info_score
 from ..report.draw import Line
-from ..report.words import many
 from ..spectral.exact import ExactSpectral
 from ..spectral.minibatch import MiniBatchSpectral, sample_size
 from ..spectral.nystrom import NystromSpectral
@@ -25,7 +24,7 @@ from ..spectral.power import PowerSpectral
 from .claims import Check, Claim
 from .data import LEAST, Rows
 from .run import Experiment, Finding, Paper, Run, Shown
-from .show import chart, grid
+from .show import averaged, chart, grid
 
 SETS = {"pendigits": (223.61, 0.67), "shuttle": (0.45, 0.48), "mnist": (4.08, 0.47)}  # sigma, NMI as published
 SIGMA = 1.15  # of covtype
@@ -291,7 +290,7 @@ def _figure(name: str, data: Rows, scores: dict[Any, Array], exact: float | None
     return chart(
         f"spectral-2-{name}", f"Figure 2: {name}, {data.n:,} rows", series, "floating-point operations", "NMI",
         f"MBSC ends at {published:g}, like the exact method, with fewer operations than the power method.",
-        f"{many(count, 'seed')}; bands are a standard deviation; a quarter, a half and all of a pass. By the letter is "
+        f"{averaged(count).capitalize()}; a quarter, a half and all of a pass. By the letter is "
         "Algorithm 2 with columns in a shuffled order; MBSC starts from a sample, which counts as well, with harmonic steps; "
         f"numbers are columns a step. {EXACT if exact is not None else ''}",
         level=exact,

@@ -25,10 +25,13 @@ from .show import chart, grid
 
 BATCH, MINI, SGD, GROW, VR, VRPP = "batch KM", "mini-batch KM", "SGD-KM", "growbatch-rho", "VRKM", "VRKM++"
 METHODS = (BATCH, MINI, SGD, GROW, VR, VRPP)
+SETS = ("sift", "mnist")
 BOUNDED = "batch KM with bounds"  # which the paper does not have; ours of the others use them as well
 STEPS = 30  # of batch k-means: the paper stops it at a given time
 SEEDS, REACHED, NEAR = 5, 1 + 1e-6, 1.01  # the goal but for rounding, and a percent above it
+LONGER = 1.5  # than batch k-means all may take, as a fit keeps some time for its labels; they are looked at in time
 SIZES = (0.25, 0.5, 1.0, 2.0)  # of an epoch, in rows
+PASSES = (5.0, 10.0, 20.0)  # over the rows, after which these are compared
 RATES = (1.0, 5.0, 10.0, 50.0, 100.0)  # in units of K / n
 SPEED = {VR: "2.07, 2.57, 2.04, 2.00", VRPP: "4.14, 5.54, 4.30, 3.60", BATCH: "1", GROW: "1.26, –, –, –", MINI: "–", SGD: "–"}
 QUALITY = {  # ACC, NMI and purity on CIFAR-100
@@ -43,7 +46,7 @@ CLAIMS = (
         "Without position correction, variance reduction diverges: the objective rises.",
         "the objective rises",
         (
-            Check("largest energy over the first, without position correction", least=1.01),
+            Check("last energy over the first, without position correction", least=1.01),
             Check("last energy without position correction over the last with it", least=1.1),
         ),
     ),
@@ -52,21 +55,21 @@ CLAIMS = (
         "Table 3",
         "VRKM reaches batch k-means' final loss at least twice as soon.",
         "2.07, 2.57, 2.04 and 2.00 times",
-        (Check("speed-up of VRKM to the final loss of batch KM", least=2.0),),
+        (Check("speed-up of VRKM to the final loss of batch KM", least=2.0, cases=SETS),),
     ),
     Claim(
         "vrkm++",
         "Table 3",
         "VRKM++ reaches batch k-means' final loss some four times as soon.",
         "4.14, 5.54, 4.30 and 3.60 times",
-        (Check("speed-up of VRKM++ to the final loss of batch KM", least=3.6),),
+        (Check("speed-up of VRKM++ to the final loss of batch KM", least=3.6, cases=SETS),),
     ),
     Claim(
         "plusplus-faster",
         "Table 3",
         "VRKM++ is faster than VRKM, which computes batch gradients.",
         "some twice as fast",
-        (Check("time of VRKM over that of VRKM++, to 1% above the final loss of batch KM", least=1.0),),
+        (Check("time of VRKM over that of VRKM++, to 1% above the final loss of batch KM", least=1.0, cases=SETS),),
     ),
     Claim(
         "lower",
@@ -93,7 +96,7 @@ CLAIMS = (
         "Figure 6",
         "From a quarter of the rows to twice as many, the size of an epoch hardly matters.",
         "a slight impact",
-        (Check("range of the losses for equal work over epoch sizes, in percent", most=0.3),),
+        (Check("largest range of the losses over epoch sizes after 5, 10 and 20 passes, in percent", most=1.0),),
     ),
     Claim(
         "learning-rate",
@@ -142,7 +145,7 @@ def one_seed(X: Any, k: int, seed: int, apart: float) -> dict[str, tuple[Trail, 
         most = {"max_iter": STEPS, "tol": 0.0} if method in (BATCH, BOUNDED) else {}
         trail = follow(model(method, k, start, seed, budget, **most), X, apart=apart)
         found[method] = trail, trail.energies(X)
-        budget = budget or float(trail.seconds[-1]) + 0.05
+        budget = budget or LONGER * float(trail.seconds[-1]) + 0.05
     return found
 
 
@@ -168,7 +171,7 @@ def race(run: Run, name: str) -> Finding:
         "VRKM++ falls first, then VRKM; mini-batch and SGD stay above batch KM.",
         f"Loss of all {X.shape[0]:,} rows; mean of {many(len(runs), 'seed')}; batch KM has {STEPS} steps.",
     )  # fmt: skip
-    ends = {m: float(np.mean([found[m][1][-1] / e for found, e in zip(runs, goal, strict=True)])) for m in runs[0]}
+    ends = {m: float(np.mean([_in_time(found, m) / e for found, e in zip(runs, goal, strict=True)])) for m in runs[0]}
     speed = {m: _speed_up(runs, goal, m) for m in runs[0]}
     table = grid(
         f"Table 3: {name}",
@@ -194,6 +197,12 @@ def race(run: Run, name: str) -> Finding:
     return Finding([figure, table], {f"{name}: {key}": value for key, value in measured.items()})
 
 
+def _in_time(found: dict[str, tuple[Trail, Any]], method: str) -> float:
+    """The loss when batch k-means has ended."""
+    trail, losses = found[method]
+    return float(np.interp(found[BATCH][0].seconds[-1], trail.seconds, losses))
+
+
 def _speed_up(runs: list[dict[str, tuple[Trail, Any]]], goals: list[float], method: str, far: float = REACHED) -> float:
     """Over batch k-means, to so many times its final loss; 0 where that was not reached from most starts."""
     taken, batch = (
@@ -208,25 +217,23 @@ def drift(run: Run) -> Finding:
     X = run.load("mnist", run.of(600, 10_000, None)).X
     k, epochs = run.of(10, 50, 100), run.of(4, 10, 20)
     model(VR, k, first_rows(X, k, 0), 0, None, max_iter=1).fit(X[: 20 * k])  # kernels are compiled
-    series = []
-    for correct in (True, False):
-        words = f"with{'' if correct else 'out'} position correction"
-        curves = []
-        for seed in run.seeds(3):
+    curves: dict[bool, list[Any]] = {True: [], False: []}
+    for seed in run.seeds(3):
+        for correct, found in curves.items():
             options: dict[str, Any] = {"position_correction": correct, "max_iter": epochs}
             history = model(VR, k, first_rows(X, k, seed), seed, None, **options).fit(X).history_
             energies = np.array([record["energy"] for record in history])
-            curves.append(np.pad(energies, (0, epochs - len(energies)), mode="edge") / energies[0])
-        mean = np.mean(curves, axis=0)
-        series.append(Line(words, np.arange(epochs) + 1.0, mean))
-    corrected, plain = (line.y for line in series)
+            found.append(np.pad(energies, (0, epochs - len(energies)), mode="edge") / energies[0])
+    corrected, plain = (np.mean(found, axis=0) for found in curves.values())
+    names = {"with position correction": corrected, "without position correction": plain}
+    series = [Line(words, np.arange(epochs) + 1.0, mean) for words, mean in names.items()]
     measured = {
-        "largest energy over the first, without position correction": float(plain[1:].max()),
+        "last energy over the first, without position correction": float(plain[-1]),
         "last energy without position correction over the last with it": float(plain[-1] / corrected[-1]),
     }
     shown = chart(
         "variance-3", f"Figure 3: position correction, mnist, k = {k}", series, "epoch", "energy, the first = 1",
-        "Without the correction the objective rises (CIFAR-100).", f"VRKM, mean of {many(len(curves), 'seed')}.",
+        "Without the correction the objective rises (CIFAR-100).", f"VRKM, mean of {many(len(curves[True]), 'seed')}.",
     )  # fmt: skip
     return Finding([shown], measured)
 
@@ -273,11 +280,13 @@ def _settings(X: Any, k: int, seed: int, epochs: int) -> tuple[dict[float, Any],
 
 def _compared(sizes: dict[float, Any], rates: dict[float, Any]) -> dict[str, float]:
     common = min(float(x[-1]) for x, _ in sizes.values())
-    reached = [float(at(np.array([common]), x, e)[0]) for x, e in sizes.values()]
+    passes = [some for some in PASSES if some <= common] or [common]
+    reached = np.array([np.interp(passes, x, e) for x, e in sizes.values()])
     last = {rate: float(e[-1]) for rate, (_, e) in rates.items()}
     least = min(last[rate] for rate in RATES[:4])
     return {
-        "range of the losses for equal work over epoch sizes, in percent": 100 * (max(reached) / min(reached) - 1),
+        "largest range of the losses over epoch sizes after 5, 10 and 20 passes, in percent": 100
+        * float((reached.max(axis=0) / reached.min(axis=0) - 1).max()),
         "loss at 5 K / n over that at K / n, after as many epochs": last[5.0] / last[1.0],
         "loss at 10 K / n over that at K / n, after as many epochs": last[10.0] / last[1.0],
         "loss at 100 K / n over the least at smaller rates, after as many epochs": last[100.0] / least,
@@ -320,7 +329,8 @@ PAPER = Paper(
     "Y. Zhao et al. (2018), Large-scale k-means clustering via variance reduction, doi:10.1016/j.neucom.2018.03.059.",
     "Full passes and, between them, some rows that correct the centres by what has changed since: how soon that is as good "
     "as batch k-means, beside mini-batches, SGD and nested batches from the same random rows in the same time. A "
-    "speed-up of 0 means that the loss was not reached. The paper corrects by one row at a time; Shoal by blocks of an eighth "
+    "speed-up of 0 means that the loss was not reached; looks at a fit are connected by straight lines. The paper corrects by "
+    "one row at a time; Shoal by blocks of an eighth "
     "of the rows or 1024, with steps that can't overshoot. Passes skip distances by bounds, and so do those of nested batches; "
     "batch k-means is shown without them, as in the paper, and with them. SIFT descriptors stand for those of Oxford and "
     "Pittsburgh, MNIST for CIFAR-100 and Caltech-256.",

@@ -80,6 +80,7 @@ def lines(
     the x axis. What a line falls from far above the rest is cut off."""
     series = [_drawn(line) for line in series]
     xs, ys = (np.concatenate([getattr(line, name) for line in series] or [np.empty(0)]) for name in "xy")
+    ys = np.concatenate([ys, *(_edges(line) for line in series)])
     if level is not None and math.isfinite(level):
         ys = np.append(ys, level)
     frame = Frame(axis(x, xs, zero=len(series) == 1), axis(y, _below_starts(series, ys)))
@@ -101,6 +102,15 @@ def lines(
             inside += f'<path class="dots" stroke="{colour(i)}" d="{"".join(f"M{p}h0" for p in places)}"/>'
     about = f"{y} over {x}, {len(series)} line{'s' * (len(series) != 1)}"
     return svg(key, title, about, inside) + legend([line.name for line in series])
+
+
+def _edges(line: Line) -> Array:
+    """Where its band ends; not below zero, where all values are above: the axis may be one of logarithms."""
+    if line.spread is None:
+        return np.empty(0)
+    spread = np.nan_to_num(line.spread)
+    low = np.where((line.y > 0) & (line.y <= spread), line.y, line.y - spread)
+    return np.concatenate([low, line.y + spread])
 
 
 def _band(frame: Frame, line: Line, fill: str) -> str:
@@ -139,7 +149,8 @@ def bars(key: str, title: str, values: Array, x: str, y: str) -> Markup:
 
 def ranking(key: str, title: str, names: Sequence[str], values: Array, spreads: Array, x: str) -> Markup:
     """Bars below each other, each with its name before it and its value behind it, a spread as a line across its end."""
-    left, high, room, first = 150, 26, 120, 6
+    letter = 10.5  # as wide as on a narrow page
+    left, high, room, first = round(letter * max(min(len(name), 24) for name in names)) + 12, 26, round(letter * 14), 6
     scale = (WIDTH - left - room) / max(float((values + spreads).max()), 1e-300)
     parts = []
     for i, (name, value, spread) in enumerate(zip(names, values, spreads, strict=True)):
