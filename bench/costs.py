@@ -52,6 +52,7 @@ def costs(lab: Lab) -> Iterator[Entry]:
     rows: list[Entry] = []
     with workers(2 if lab.quick else 4) as client, shoal.Engine(client):
         rows += _rounds(lab, client, 8 if lab.quick else 64)
+    _flops(16, 100)  # kernels are compiled or read
     d, k = (16, 100) if lab.quick else WIDE
     rows.append({"cost": "arithmetic", "value": _flops(d, k) / 1e9, "unit": f"GFLOP/s of a core, {d} columns, {k:,} clusters"})
     rows.append({"cost": "memory given back", "value": _given_back(lab), "unit": "times the workers' time in steps of Lloyd's"})

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from .results import FOLDER, by_problem, made_text, tables
+from .results import FOLDER, by_problem, escaped, made_text, tables
 
 PAGES = Path(__file__).parents[1] / "docs"
 PLACE = re.compile(r"(<!-- (bench|claims) (\w+)(?:: (.+?))? -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -37,16 +37,12 @@ def _claims(folder: Path, paper: str) -> str:
     kept = json.loads(path.read_text())
     (found,) = kept["papers"]
     rows = [
-        f"| {cell(claim['claim'])} ({cell(claim['where'])}) | {cell(claim['published'])} "
-        f"| {cell(claim['reason']).replace('; ', '<br>')} | **{claim['verdict']}** |"
+        f"| {escaped(claim['claim'])} ({escaped(claim['where'])}) | {escaped(claim['published'])} "
+        f"| {escaped(claim['reason']).replace('; ', '<br>')} | **{claim['verdict']}** |"
         for claim in found["claims"]
     ]
     notes = "".join(f"- {note}\n" for note in found["notes"])
     return f"`{kept['command']}` on {kept['date'][:10]}.\n\n{notes}\n{HEAD}" + "\n".join(rows)
-
-
-def cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def write() -> None:

@@ -125,7 +125,11 @@ def _figure_text(figure: Entry) -> str:
 
 def _table(columns: list[str], rows: Iterable[list[str]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(map(escaped, line)) + " |" for line in lines)
+
+
+def escaped(cell: str) -> str:
+    return cell.replace("|", "\\|")
 
 
 def tables(entries: list[Entry]) -> list[str]:

@@ -88,8 +88,7 @@ class Round:
             for worker in (worker for machine in self.workers for worker in machine):
                 worker.told = True
             self._next()
-        if self.cluster.deaths:
-            self.clock.at(self.fleet.rng.exponential(1 / (self.cluster.deaths * len(self.fleet.alive))), self._die)
+        self._await_death()
         self.clock.at(PATIENCE, self._patrol)
         self.clock.run(lambda: self.at == self.work.answers())
         worked = self.seconds * (self.work.partitions + self.again)
@@ -238,8 +237,13 @@ class Round:
             self.idle = False
             self._next()
 
+    def _await_death(self) -> None:
+        if self.cluster.deaths and len(self.fleet.alive) > 1:
+            later = self.fleet.rng.exponential(1 / (self.cluster.deaths * len(self.fleet.alive)))
+            self.clock.at(self.clock.now + later, self._die)
+
     def _die(self) -> None:
-        """One machine is gone, in this round, with its rows, with what it was at, and with answers that nobody has fetched."""
+        """One machine is gone, with its rows, with what it was at, and with answers that nobody has fetched."""
         gone = int(self.fleet.rng.choice(self.fleet.alive))
         self.fleet.alive.remove(gone)
         self.fleet.gone.add(gone)
@@ -253,6 +257,7 @@ class Round:
         for task in lost:
             self._send(task, _nothing)
         self.again += len(lost)
+        self._await_death()
 
 
 def _nothing() -> None:

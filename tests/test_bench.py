@@ -5,10 +5,16 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bench import pages
-from bench.results import render
+from bench.events import Clock, Shared
+from bench.plan import TINY, costs_of
+from bench.results import escaped, render
+from bench.rivals import Fit, shorter
+from bench.scale import Cluster, Work
+from bench.simulated import Fleet
 from shoal.cli.reproduce import PAPERS
 
 
@@ -57,4 +63,35 @@ def test_the_page_of_the_papers_knows_all_their_claims():
     text = (pages.PAGES / "papers.md").read_text()
     for name in PAPERS:
         for claim in import_module(f"shoal.papers.{name}").PAPER.claims:
-            assert f"| {pages.cell(claim.statement)} ({pages.cell(claim.where)}) |" in text, "run it again, with --full"
+            assert f"| {escaped(claim.statement)} ({escaped(claim.where)}) |" in text, "run it again, with --full"
+
+
+def test_jobs_share_what_there_is():
+    clock, ends = Clock(), []
+    core = Shared(clock)
+    for work in (1.0, 1.0, 2.0):
+        core.start(work, lambda: ends.append(clock.now))
+    clock.run(lambda: len(ends) == 3)
+    assert ends == pytest.approx([3.0, 3.0, 4.0])
+
+
+def test_machines_die_as_often_as_they_are_said_to():
+    cluster, work = Cluster(50, 2, 1, 2, link=1e9, deaths=0.0), Work(10**7, 64, 500, 400)
+    calm = Fleet(cluster, costs_of(TINY)).run(work)
+    rate = 5 / (calm.seconds * cluster.machines)  # five in such a round
+    rough = [Fleet(cluster._replace(deaths=rate), costs_of(TINY), seed).run(work) for seed in range(20)]
+    expected = [rate * cluster.machines * told.seconds for told in rough]
+    assert sum(told.deaths for told in rough) == pytest.approx(sum(expected), rel=0.4)
+    assert all(told.seconds >= calm.seconds and (told.again > 0) == (told.deaths > 0) for told in rough if told.deaths)
+
+
+def test_rivals_are_timed_to_the_same_energy():
+    """Of fits whose energy is what is left to do, the shortest that is low enough; not the whole."""
+    X = np.array([[0.0], [1.0]])
+
+    def fit(seed, steps=100):
+        return Fit(float(steps), np.array([[0.5 + (100 - steps) / 100]]), steps)
+
+    whole = fit(0)
+    goal = 2 * (0.25 + 0.5**2)  # at 50 steps
+    assert 50 <= shorter(fit, 0, whole, X, goal) <= 55

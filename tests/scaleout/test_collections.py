@@ -1,6 +1,9 @@
 """What is read of a dask collection is what it computes to, whatever was done to it before."""
 
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import dask.array as da
 import dask.dataframe as dd
@@ -171,3 +174,41 @@ def test_late_workers_get_no_more_until_they_are_heard_of():
     told.workers["a"]["last_seen"] = 51.0
     team.look(now=True)
     assert not team.frozen
+
+
+def test_a_task_that_is_just_long_is_not_sent_for_ever(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(rounds.time, "monotonic", lambda: now[0])
+    sent = []
+    told = Told()
+    told.workers, told.held = {"a": {"nthreads": 1, "status": "running", "last_seen": 1.0}}, {"a": ["x"]}
+    work = rounds.Round(rounds.Crew(told), lambda i: None, 3, b"")
+    work.took = [1.0]
+
+    def send(numbers, order):
+        sent.append(now[0])
+        work.tries[0].append(rounds.Try(0, SimpleNamespace(key="x"), now[0]))
+
+    work.tries[0] = [rounds.Try(0, SimpleNamespace(key="x"), 0.0)]
+    monkeypatch.setattr(work, "_send", send)
+    while now[0] < 1000:
+        now[0] += 1.0
+        work._hurry()
+    assert sent == [31.0, 92.0, 213.0, 454.0, 935.0]
+
+
+def test_an_order_is_unpacked_once(monkeypatch):
+    """However many tasks come at the same time."""
+    unpacked = []
+
+    def slowly(blob):
+        time.sleep(0.05)
+        unpacked.append(blob)
+        return blob
+
+    monkeypatch.setattr(tasks, "unpack", slowly)
+    tasks._told_once.cache_clear()
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(tasks.told, [b"order"] * 4)) == {b"order"}
+    assert len(unpacked) == 1
+    tasks._told_once.cache_clear()

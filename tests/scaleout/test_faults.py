@@ -128,7 +128,7 @@ def test_the_scheduler_is_lost_and_the_fit_goes_on_elsewhere(fragile, client, tm
     kept = tmp_path / "kept.npz"
     with pytest.raises(Lost, match=f"(?s)scheduler at tcp.* is gone.*{kept} holds the state"), shoal.Checkpoint(kept, every=0):
         fit(at_step=3, do=die, client=mortal)
-    assert time.monotonic() - died[0] < 10
+    assert time.monotonic() - died[0] < 2 * crew.SILENCE  # on a busy machine; on others, 10 s
     with shoal.Checkpoint(kept, every=0):
         found = fit(client=client)
     assert_same(found, fit())

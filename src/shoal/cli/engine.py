@@ -54,10 +54,13 @@ def working(settings: Mapping[str, Any]) -> Iterator[None]:
         from ..scaleout.cluster import client_of
     except ImportError as error:
         raise click.UsageError("--engine dask needs that package: pip install 'shoal[dask]'.") from error
-    try:
-        with client_of(settings.get("scheduler"), settings.get("workers") or 1) as client, Engine(client):
-            yield
-    except Lost as error:
-        raise Gone(f"{error} {current().stopper.advice}".strip()) from error
-    except ConnectionError as error:
-        raise click.UsageError(str(error)) from error
+    with contextlib.ExitStack() as stack:
+        try:
+            client = stack.enter_context(client_of(settings.get("scheduler"), settings.get("workers") or 1))
+        except ConnectionError as error:
+            raise click.UsageError(str(error)) from error
+        try:
+            with Engine(client):
+                yield
+        except Lost as error:
+            raise Gone(f"{error} {current().stopper.advice}".strip()) from error

@@ -2,7 +2,7 @@
 
 A round is a barrier, and all that it needs it sends: a worker that dies costs the work it was at, which dask does again. A task
 that takes much longer than the others (its worker may be frozen) is sent once more, to somebody else, and the first answer
-counts. No more tasks are under way than keep the workers busy, so that the time since a task was sent is the time it takes.
+counts. No more tasks are under way than keep the workers busy, so that the time since a task was sent is about what it takes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ AHEAD, MOST = 3, 8  # tasks under way, a thread; and those that are done, but no
 KILLS = 3  # workers that a task may cost
 INLINE = 1 << 18  # bytes of an order up to which every task brings it along
 SMALL = 1 << 22  # bytes of answers that are not worth a journey, as long as others are to come
+SLOWEST = 2e7  # bytes a second of a link that is worth waiting for
 CANCELLED = 10  # times that a task may be
 
 
@@ -190,7 +191,7 @@ class Round:
 
     def _fetch(self, at: int) -> None:
         """The answer to a task, and with it others that are there. It is gone if its worker is, and then comes again."""
-        asked, patience = time.monotonic(), PULSE
+        asked, more = time.monotonic(), PULSE
         while True:
             first = self.answers[at].future
             if first.status == "error" and not isinstance(first.exception(), KilledWorker):
@@ -198,12 +199,13 @@ class Round:
             most = max(1, GULP // max(self.crew.size, 1))
             there = [n for n in sorted(self.answers) if n == at or self.answers[n].future.status == "finished"][:most]
             try:
-                found = self.crew.gather([self.answers[n].future for n in there], patience)
+                found = self.crew.gather([self.answers[n].future for n in there], more + len(there) * self.crew.size / SLOWEST)
             except (TimeoutError, CancelledError, KilledWorker, OSError):
                 self._look(now=True)
-                patience *= 2
+                more *= 2
                 if time.monotonic() - asked > self._late() or first.status != "finished":
                     self._again(at)
+                    asked = time.monotonic()
                 continue
             for n, answer in zip(there, found, strict=True):
                 self.fetched[n], self.crew.size = answer, len(answer)
@@ -226,9 +228,12 @@ class Round:
         return TIMES * max(PATIENCE, TIMES * self.crew.usual)
 
     def _hurry(self) -> None:
-        """Send what is late once more, to others: its worker gets no more work until it is heard of."""
+        """Send what is late once more, to others, and again when that is twice as late: some partitions are just long.
+
+        A worker that is not heard of gets no more until it is.
+        """
         now, late = time.monotonic(), self._late()
-        slow = {number: tries for number, tries in self.tries.items() if now - tries[-1].sent > late}
+        slow = {n: tries for n, tries in self.tries.items() if now - tries[-1].sent > late * 2 ** (len(tries) - 1)}
         if slow:
             self._look(now=True)
             self.crew.freeze({attempt.future.key for tries in slow.values() for attempt in tries}, late)

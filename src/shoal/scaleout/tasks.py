@@ -27,7 +27,7 @@ from ..core.threads import Span, folded, one_blas_thread
 from ..core.types import Array, is_sparse
 
 TRIM, MAP = -1, -3  # the names of these thresholds in malloc.h
-_OPENING = Lock()  # a packed file is unpacked once, however many threads a worker has
+_OPENING, _TELLING = Lock(), Lock()  # files and orders are unpacked once, however many threads a worker has
 Change = Callable[[int | None, Any], Any]  # of raw rows, which begin with that one, or are some of all
 
 
@@ -181,9 +181,14 @@ class Slices(NamedTuple):
         return {i: new for i, (old, new, length) in pairs if not length and not np.array_equal(old, new)}
 
 
-@lru_cache(maxsize=1)
 def told(order: bytes) -> Order:
     """What tasks of a round share. It is read by all of them, and large where there are many clusters: one copy is enough."""
+    with _TELLING:
+        return _told_once(order)
+
+
+@lru_cache(maxsize=1)
+def _told_once(order: bytes) -> Order:
     found: Order = unpack(order)
     return found
 
