@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from dask import delayed
 from distributed import get_client
+from scipy import sparse
 
 import shoal
 from shoal.core.engine import Lost
@@ -97,7 +98,7 @@ def test_chunks_of_other_kinds():
 @pytest.mark.parametrize("shape", [(200, 3), (150, 4)])
 def test_chunks_that_are_not_as_told(shape):
     parts = [da.from_delayed(delayed(np.ones)((150, 3)), shape, float) for _ in range(3)]
-    with pytest.raises(ValueError, match=r"has shape \(150, 3\), but .* was told"), shoal.Engine(None):
+    with pytest.raises(ValueError, match=r"has shape \(150, 3\), float64, but .* was told"), shoal.Engine(None):
         shoal.KMeans(2).fit(da.concatenate(parts))
 
 
@@ -212,3 +213,68 @@ def test_an_order_is_unpacked_once(monkeypatch):
         assert set(pool.map(tasks.told, [b"order"] * 4)) == {b"order"}
     assert len(unpacked) == 1
     tasks._told_once.cache_clear()
+
+
+WRONG = {
+    "gaps under a type of integers": lambda D: D.map_blocks(lambda b: b * np.nan, dtype=np.int64),
+    "floats as integers": lambda D: D.map_blocks(lambda b: b, dtype=np.int32),
+    "large integers as small ones": lambda D: D.map_blocks(lambda b: (1000 * b).astype(np.int64), dtype=np.int8),
+    "complex as real": lambda D: D.map_blocks(lambda b: b + 1j, dtype=np.float64),
+    "text as numbers": lambda D: D.map_blocks(lambda b: b.astype(str), dtype=np.float64),
+    "sparse as dense": lambda D: D.map_blocks(sparse.csr_array, dtype=np.float64, meta=np.empty((0, 0))),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_chunks_of_another_type_than_told(name):
+    """A cast would lose what is wrong, before anybody has looked at it."""
+    with pytest.raises((ValueError, TypeError), match=r"A chunk of X, among the rows from 0 on, has shape .* was told"):
+        shoal.KMeans(4, init=X[:4]).fit(WRONG[name](ROWS))
+
+
+def test_tables_of_another_type_than_told():
+    gone = dd.from_pandas(TABLE.astype(int), npartitions=3).map_partitions(lambda t: t * np.nan, meta=TABLE.astype(int))
+    with pytest.raises(ValueError, match=r"float64, but .* int64 was told"):
+        shoal.KMeans(4, init=X[:4]).fit(gone)
+
+
+def test_floats_may_be_others_than_told(client):
+    found = shoal.KMeans(4, init=X[:4]).fit(ROWS.map_blocks(lambda b: b, dtype=np.float32))
+    np.testing.assert_array_equal(found.labels_, shoal.KMeans(4, init=X[:4]).fit(ROWS).labels_)
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        (lambda: ROWS[:, da.from_array(np.array([True, False, True]))], "number of columns that is not known"),
+        (lambda: delayed(X), "give a two-dimensional dask array"),
+        (lambda: LEFT[[]], "no columns"),
+    ],
+)
+def test_what_has_no_rows_to_cluster(rows, why):
+    with pytest.raises((ValueError, TypeError), match=why):
+        shoal.KMeans(4, init=X[:4]).fit(rows())
+
+
+def test_a_client_that_is_closed():
+    told = Told()
+    told.status = "closed"
+    with pytest.raises(Lost, match="client is closed: open another"):
+        rounds.Crew(told).look(now=True)
+
+
+def test_workers_must_find_the_files_that_were_opened(client, tmp_path):
+    """Another one in the folder would shift all rows."""
+    for i in range(3):
+        np.save(tmp_path / f"{i}.npy", X[200 * i : 200 * (i + 1)])
+    rows, model = shoal.open_rows(tmp_path), shoal.KMeans(4, init=X[:4], max_iter=3)
+    model.fit(rows, engine=client)
+    np.save(tmp_path / "00.npy", X)
+    with pytest.raises(ValueError, match=r"3 files of .* bytes when the rows were opened, but .* finds 4 files of .* there"):
+        model.fit(rows, engine=client)
+    (tmp_path / "00.npy").unlink()
+    model.fit(rows, engine=client)
+    rows = shoal.open_rows(tmp_path)
+    np.save(tmp_path / "1.npy", 2 * X[:200])
+    with pytest.raises(ValueError, match="finds others there"):
+        model.fit(rows, engine=client)

@@ -70,6 +70,7 @@ def test_a_lost_cluster_leaves_a_fit_to_go_on_with(capsys, client, monkeypatch):
         (("--engine", "dask", "--workers", 2, "--method", "online"), "take MiniBatchKMeans"),
         (("--engine", "dask", "--workers", 2, "--scheduler", "tcp://127.0.0.1:1"), "not both"),
         (("--engine", "dask", "--scheduler", "nowhere:at:all"), "nobody answers there"),
+        (("--engine", "dask", "--scheduler", "nowhere"), "missing port number"),
     ],
 )
 def test_what_makes_no_sense_is_refused(capsys, words, why):

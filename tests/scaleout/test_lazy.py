@@ -11,6 +11,7 @@ import shoal
 from tests.strategies import blobs
 
 X, _ = blobs(500, 5, 4)
+pytestmark = pytest.mark.xdist_group("dask")
 CHUNKS = (200, 0, 120, 180)
 MODELS = {
     "kmeans": shoal.KMeans(4, random_state=0),
@@ -64,3 +65,28 @@ def test_mistakes_are_told_at_once():
         shoal.KMeans(4).predict(da.from_array(X))
     with pytest.raises(ValueError, match="expecting 5 features"):
         MODELS["kmeans"].fit(X).predict(da.from_array(X[:, :3]))
+    with pytest.raises(TypeError, match="complex128: give real numbers"):
+        MODELS["kmeans"].fit(X).predict(da.from_array(X.astype(complex)))
+    with pytest.raises(ValueError, match="Column 'a' of X holds values of type"):
+        MODELS["kmeans"].fit(X).predict(dd.from_pandas(pd.DataFrame(X, columns=list("abcde")).astype({"a": object})))
+    with pytest.raises(TypeError, match="leave set_output at its default"):
+        shoal.KMeans(4).set_output(transform="pandas").fit(X).transform(da.from_array(X))
+
+
+def test_rows_that_are_not_finite_are_named():
+    """Chunks count theirs from 0: where a chunk begins is told, or which one it is."""
+    model, bad = MODELS["kmeans"].fit(X), X.copy()
+    bad[333, 2] = np.nan
+    with pytest.raises(ValueError, match=r"NaN at row 133, column 2.* counted from row 200 of X on"):
+        model.predict(da.from_array(bad, chunks=(200, 5))).compute(scheduler="sync")
+    table = dd.from_pandas(pd.DataFrame(bad, columns=list("abcde")), npartitions=2)
+    with pytest.warns(UserWarning, match="feature names"), pytest.raises(ValueError, match=r"row 83, .* within chunk 1 of X"):
+        model.predict(table).compute(scheduler="sync")
+
+
+def test_models_that_can_not_be_sent_say_so(client):
+    rows = da.from_array(X, chunks=(250, 5))
+    with shoal.Engine(client):
+        model = shoal.MiniBatchSpectral(4, random_state=0, max_iter=2, sigma=5.0).fit(rows)
+    with client.as_current(), pytest.raises(TypeError, match="it can't leave this process; take NystromSpectral"):
+        model.predict(rows)

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 
 import dask
 from distributed import Client, LocalCluster, Security
+from distributed.comm.addressing import parse_address, parse_host_port
 
 CONNECT = 10  # seconds
 OURS = {
@@ -27,6 +28,7 @@ def client_of(scheduler: str | None, workers: int) -> Iterator[Client]:
     with contextlib.ExitStack() as stack:
         if scheduler is not None:
             try:
+                parse_host_port(parse_address(scheduler)[1])  # which knows what is missing; a client would wait for it
                 client = Client(scheduler, set_as_default=False, timeout=CONNECT)
             except (OSError, ValueError) as error:
                 raise ConnectionError(f"--scheduler {scheduler}: nobody answers there ({error}): check the address.") from error

@@ -68,8 +68,10 @@ class Crew:
             told = self.client.sync(self.client.scheduler.identity, callback_timeout=WORD)["workers"]
             held = self.client.sync(self.client.scheduler.processing, callback_timeout=WORD)
         except Exception as error:
+            if self.client.status == "closed":
+                raise Lost("The dask client is closed: open another one.") from error
             silent = time.monotonic() - self.heard
-            if self.client.status == "closed" or silent >= STALL or (silent >= SILENCE and not self._may_be_busy()):
+            if silent >= STALL or (silent >= SILENCE and not self._may_be_busy()):
                 address = getattr(self.client.scheduler, "address", "unknown")
                 why = f" ({error})" if str(error) else ""
                 raise Lost(f"The dask scheduler at {address} is gone{why}: start another one.") from error

@@ -23,7 +23,7 @@ from distributed import Client, Future, default_client
 from scipy import sparse
 
 from ..core.rows import rows_in_a_block, rows_in_a_partition
-from ..core.sources import FarSource, FileSource, find_source
+from ..core.sources import FarSource, FileSource
 from ..core.threads import Job, Threads
 from ..core.types import Array, is_sparse
 from . import tasks
@@ -160,26 +160,18 @@ def open_files(source: FileSource, client: Client) -> DaskRows:
 
 def open_collection(X: Any, client: Client | None) -> DaskRows:
     """A dask array or dataframe."""
-    if getattr(X, "ndim", 0) != 2:
+    if not hasattr(X, "_meta") or getattr(X, "ndim", 0) != 2:
         raise TypeError(f"X is a {type(X).__name__} of dask: give a two-dimensional dask array, or a dask dataframe.")
     if not isinstance(X, da.Array):
         names = [str(name) for name in X.columns] if all(isinstance(name, str) for name in X.columns) else None
-        return _of_chunks(X, _no_rows(X), names, client)
+        return _of_chunks(X, tasks.no_rows(X._meta), names, client)
     tasks.check_kind(X._meta)
+    if np.isnan(X.shape[1]):
+        raise ValueError("X has a number of columns that is not known: call X.compute_chunk_sizes() first.")
     X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
     kind, d = np.empty(0, X.dtype).dtype, int(X.shape[1])
     none = sparse.csr_array((0, d), dtype=kind) if is_sparse(X._meta) else np.empty((0, d), kind)
     return _of_chunks(X, none, None, client)
-
-
-def _no_rows(X: Any) -> Any:
-    """Of a dataframe: what its columns come to. A column that may have gaps is one of floats."""
-    meta = X._meta
-    kinds = [np.dtype(kind if isinstance(kind, np.dtype) else np.float64) for kind in meta.dtypes]
-    bad = [name for name, kind in zip(meta.columns, kinds, strict=True) if kind.kind not in "biuf"]
-    if bad:
-        raise ValueError(f"Column {bad[0]!r} of X holds values of type {meta.dtypes[bad[0]]}: give real numbers, or drop it.")
-    return find_source(np.empty((0, len(kinds)), np.result_type(*kinds))).read(0, 0)
 
 
 def _of_chunks(X: Any, none: Any, names: list[str] | None, client: Client | None) -> DaskRows:
@@ -199,7 +191,8 @@ def _of_chunks(X: Any, none: Any, names: list[str] | None, client: Client | None
 
     def joined() -> list[tuple[tasks.GraphPiece, list[Future]]]:
         told = [(keys[a:b], first, shapes[a:b]) for (a, b), first in zip(groups, cuts, strict=False)]
-        return [_piece(graph, *some) for some in told]
+        pieces = [_piece(graph, *some) for some in told]
+        return [(piece._replace(none=none), near) for piece, near in pieces]
 
     made = joined()
     if client is not None and any(len(tasks.pack(piece)) > HEAVY for piece, _ in made):

@@ -68,20 +68,52 @@ class GraphPiece(NamedTuple):
     keys: list[Any]  # of the chunks
     shapes: list[tuple[int, int]]  # of them, if they are known
     at_hand: list[Any]  # keys of what `near` holds
+    none: Any = None  # no rows, of the type that dask expects
 
     def open(self, near: list[Any]) -> tuple[Source, int]:
         chunks = self.chunks(near)
         for chunk, shape in zip(chunks, self.shapes, strict=False):
             check_kind(chunk)
-            if chunk.shape != shape:
+            told = [f"shape {shape}", _kind_of(self.none)]
+            here = [f"shape {chunk.shape}", told[1] if _may_be(chunk, self.none) else _kind_of(chunk)]
+            if here != told:
+                which = f"A chunk of X, among the rows from {self.start:,} on, has {', '.join(here)}"
                 raise ValueError(
-                    f"A chunk of X, among the rows from {self.start:,} on, has shape {chunk.shape}, but {shape} was told: see "
-                    "how X is made, or persist it if that differs from time to time."
+                    f"{which}, but {', '.join(told)} was told: see how X is made (a wrong dtype= or meta=?), or persist it if "
+                    "that differs from time to time."
                 )
         return find_source(stacked(chunks)), self.start
 
     def chunks(self, near: list[Any]) -> list[Any]:
         return list(dask.get({**self.graph, **dict(zip(self.at_hand, near, strict=True))}, self.keys))
+
+
+def type_of(rows: Any) -> np.dtype:
+    """Of numbers; in a table, of all columns together. A column that may have gaps is one of floats."""
+    if not hasattr(rows, "columns"):
+        return np.dtype(rows.dtype)
+    kinds = [np.dtype(kind if isinstance(kind, np.dtype) else np.float64) for kind in rows.dtypes]
+    return np.dtype(np.result_type(*kinds))
+
+
+def _kind_of(rows: Any) -> str:
+    return f"{'sparse ' if is_sparse(rows) else ''}{type_of(rows)}"
+
+
+def _may_be(chunk: Any, none: Any) -> bool:
+    """Does the type that was told hold what is there? Floats may lose digits, but nothing else may be lost."""
+    here, told = type_of(chunk), type_of(none)
+    return is_sparse(chunk) == is_sparse(none) and (np.can_cast(here, told) or here.kind == told.kind == "f")
+
+
+def no_rows(meta: Any) -> Any:
+    """Of a table, like what its columns come to."""
+    if not len(meta.columns):
+        raise ValueError("X has no columns: give some to cluster by.")
+    for name, kind in zip(meta.columns, meta.dtypes, strict=True):
+        if kind.kind not in "biuf" and not hasattr(kind, "categories"):  # which may be numbers
+            raise ValueError(f"Column {name!r} of X holds values of type {kind}: give real numbers, or drop it.")
+    return find_source(np.empty((0, len(meta.columns)), type_of(meta))).read(0, 0)
 
 
 def check_kind(chunk: Any) -> None:
