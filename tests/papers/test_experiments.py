@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shoal import KMeans, MiniBatchKMeans, MiniBatchSpectral, OnlineKMeans, PowerSpectral
-from shoal.papers import compressed, convergence, curves, made, run, show, spectral
+from shoal.papers import compressed, convergence, curves, made, nested, run, show, spectral, variance
 from shoal.papers.claims import HOLDS, UNTRIED, Check, Claim
 from shoal.papers.data import ENTRIES, Shelf, Unreadable
 from shoal.papers.run import Effort, Experiment, Finding, Paper, Run, carry_out
@@ -138,6 +138,13 @@ def test_longer_fits_go_on_where_shorter_ones_ended(model):
         assert gone_on._replace(seconds=0) == fresh._replace(seconds=0)
         np.testing.assert_array_equal(watched.labels_, anew.labels_)
         assert steps[before:] == list(range(before + 1, most + 1))
+
+
+def test_no_centres_are_held_from_seed_to_seed():
+    """Those of text are 20 MB wide, at every look: all seeds would not fit into memory."""
+    work = Run(run.TINY, NOTHING)
+    seen = nested.one_seed(nested.Split(work, "news"), 0), variance.one_seed(X, 5, 0, 1.1)
+    assert all(not trail.centers and len(trail.seconds) == len(values) for found in seen for trail, values in found.values())
 
 
 def test_long_fits_are_looked_at_ever_more_seldom():

@@ -138,7 +138,7 @@ def one_seed(split: Split, seed: int) -> dict[str, tuple[Trail, Array]]:
     budget: float | None = None
     for name in (LLOYD, YINYANG, NMBATCH, OURS, MBATCH):
         trail = follow(models(split, seed, budget)[name], split.X)
-        found[name] = trail, (values := trail.energies(split.test))
+        found[name] = trail.lean(), (values := trail.energies(split.test))
         if name == LLOYD:
             budget = 1.2 * float(trail.seconds[-1]) + 0.2
         elif name == NMBATCH:

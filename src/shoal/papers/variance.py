@@ -144,7 +144,7 @@ def one_seed(X: Any, k: int, seed: int, apart: float) -> dict[str, tuple[Trail, 
     for method in (*METHODS, BOUNDED):
         most = {"max_iter": STEPS, "tol": 0.0} if method in (BATCH, BOUNDED) else {}
         trail = follow(model(method, k, start, seed, budget, **most), X, apart=apart)
-        found[method] = trail, trail.energies(X)
+        found[method] = trail.lean(), trail.energies(X)
         budget = budget or LONGER * float(trail.seconds[-1]) + 0.05
     return found
 
