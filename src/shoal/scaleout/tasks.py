@@ -91,9 +91,11 @@ class GraphPiece(NamedTuple):
 def type_of(rows: Any) -> np.dtype:
     """Of numbers; in a table, of all columns together. A column that may have gaps is one of floats."""
     if not hasattr(rows, "columns"):
-        return np.dtype(rows.dtype)
+        kind: np.dtype[Any] = np.dtype(rows.dtype)
+        return kind
     kinds = [np.dtype(kind if isinstance(kind, np.dtype) else np.float64) for kind in rows.dtypes]
-    return np.dtype(np.result_type(*kinds))
+    found: np.dtype[Any] = np.result_type(*kinds)
+    return found
 
 
 def _kind_of(rows: Any) -> str:
