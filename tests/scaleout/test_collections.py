@@ -17,7 +17,7 @@ from scipy import sparse
 import shoal
 from shoal.core.engine import Lost
 from shoal.io.checkpoint import Stopped
-from shoal.scaleout import crew, dask, rounds, tasks
+from shoal.scaleout import crew, dask, pieces, rounds, tasks
 from tests.strategies import blobs
 
 pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("small_blocks")]
@@ -92,7 +92,7 @@ def test_masks_are_not_forgotten():
 
 def test_chunks_of_other_kinds():
     with pytest.raises(TypeError, match=r"chunks of type builtins\.list"):
-        tasks.check_kind([])
+        pieces.check_kind([])
 
 
 @pytest.mark.parametrize("shape", [(200, 3), (150, 4)])

@@ -29,6 +29,7 @@ from ..core.types import Array, is_sparse
 from . import tasks
 from .crew import Crew
 from .lazy import later as later
+from .pieces import FilePiece, GraphPiece, check_kind, group, no_rows, stacked
 from .rounds import Round, Task
 
 HEAVY = 1 << 20  # bytes of a chunk's graph: it holds the rows themselves, which should not travel in every round
@@ -103,7 +104,7 @@ class DaskRows(FarSource):
             i, a, b = parts[n]
             return self._task(i, tasks.read, slice(a, b))
 
-        return tasks.stacked([tasks.unpack(answer) for answer in self._answers(make, len(parts), self._order())])
+        return stacked([tasks.unpack(answer) for answer in self._answers(make, len(parts), self._order())])
 
     def take(self, rows: Array) -> Any:
         rows = np.asarray(rows, np.int64)
@@ -122,7 +123,7 @@ class DaskRows(FarSource):
         blocks = [tasks.unpack(answer) for answer in self._answers(make, len(there), self._order())]
         back = np.empty(len(rows), np.int64)
         back[order] = np.arange(len(rows))
-        return tasks.stacked(blocks)[back]
+        return stacked(blocks)[back]
 
     def _order(self, fn: Any = None, args: tuple[Any, ...] = ()) -> bytes:
         return tasks.pack(tasks.Order(fn, args, self._change, self.dtype))
@@ -152,7 +153,7 @@ def open_files(source: FileSource, client: Client) -> DaskRows:
     none = source.read(0, 0)
     cuts = [*range(0, n, rows_in_a_partition(d, is_sparse(none))), n]
     known = source.fingerprint() or uuid.uuid4().hex
-    piece, count = tasks.FilePiece(pickle.dumps(source), known), len(cuts) - 1
+    piece, count = FilePiece(pickle.dumps(source), known), len(cuts) - 1
     rows = DaskRows([piece] * count, [[]] * count, cuts, none.astype(source.dtype), client)
     rows.feature_names, rows._file = source.feature_names, source
     return rows
@@ -164,8 +165,8 @@ def open_collection(X: Any, client: Client | None) -> DaskRows:
         raise TypeError(f"X is a {type(X).__name__} of dask: give a two-dimensional dask array, or a dask dataframe.")
     if not isinstance(X, da.Array):
         names = [str(name) for name in X.columns] if all(isinstance(name, str) for name in X.columns) else None
-        return _of_chunks(X, tasks.no_rows(X._meta), names, client)
-    tasks.check_kind(X._meta)
+        return _of_chunks(X, no_rows(X._meta), names, client)
+    check_kind(X._meta)
     if np.isnan(X.shape[1]):
         raise ValueError("X has a number of columns that is not known: call X.compute_chunk_sizes() first.")
     X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
@@ -186,10 +187,10 @@ def _of_chunks(X: Any, none: Any, names: list[str] | None, client: Client | None
     sizes = [int(size) for size in X.chunks[0]] if known else _lengths(pieces, none, client)
     shapes = [(size, int(none.shape[1])) for size in sizes]
     least = rows_in_a_block(int(none.shape[1]), is_sparse(none))
-    groups = [(a, b) for a, b in tasks.group(sizes, least) if sum(sizes[a:b])]
+    groups = [(a, b) for a, b in group(sizes, least) if sum(sizes[a:b])]
     cuts = [0, *accumulate(sum(sizes[a:b]) for a, b in groups)]
 
-    def joined() -> list[tuple[tasks.GraphPiece, list[Future]]]:
+    def joined() -> list[tuple[GraphPiece, list[Future]]]:
         told = [(keys[a:b], first, shapes[a:b]) for (a, b), first in zip(groups, cuts, strict=False)]
         pieces = [_piece(graph, *some) for some in told]
         return [(piece._replace(none=none), near) for piece, near in pieces]
@@ -220,7 +221,7 @@ def _held(X: Any, client: Client | None) -> Any:
     return X.persist(scheduler="threads") if client is None else client.persist(X)
 
 
-def _is_shared(graph: dict[Any, Any], pieces: list[tuple[tasks.GraphPiece, list[Future]]]) -> bool:
+def _is_shared(graph: dict[Any, Any], pieces: list[tuple[GraphPiece, list[Future]]]) -> bool:
     """Does something that takes work go into several chunks, such as a mean, or a sort? It would be done for each of them."""
     uses = Counter(key for piece, _ in pieces for key in piece.graph)
     return any(count > 1 and get_dependencies(graph, key) for key, count in uses.items())
@@ -228,7 +229,7 @@ def _is_shared(graph: dict[Any, Any], pieces: list[tuple[tasks.GraphPiece, list[
 
 def _piece(
     graph: dict[Any, Any], keys: list[Any], start: int = 0, shapes: Sequence[tuple[int, int]] = ()
-) -> tuple[tasks.GraphPiece, list[Future]]:
+) -> tuple[GraphPiece, list[Future]]:
     """What some chunks take, and the parts of it that workers have."""
     needed, left = {}, list(keys)
     while left:
@@ -237,10 +238,10 @@ def _piece(
             left += [] if isinstance(graph[key], Future) else get_dependencies(graph, key)
     at_hand = {key: value for key, value in needed.items() if isinstance(value, Future)}
     steps = {key: value for key, value in needed.items() if key not in at_hand}
-    return tasks.GraphPiece(start, steps, keys, list(shapes), list(at_hand)), list(at_hand.values())
+    return GraphPiece(start, steps, keys, list(shapes), list(at_hand)), list(at_hand.values())
 
 
-def _lengths(single: list[tuple[tasks.GraphPiece, list[Future]]], none: Any, client: Client | None) -> list[int]:
+def _lengths(single: list[tuple[GraphPiece, list[Future]]], none: Any, client: Client | None) -> list[int]:
     """Of chunks that nobody has counted."""
     rows = DaskRows([piece for piece, _ in single], [near for _, near in single], [0] * (len(single) + 1), none, client)
     answers = rows._answers(partial(rows._task, fn=tasks.length), len(single), b"")

@@ -15,7 +15,7 @@ from distributed import default_client
 from sklearn.utils.validation import check_is_fitted
 
 from ..core.types import Array
-from . import tasks
+from .pieces import no_rows
 
 
 def later(model: Any, name: str, X: Any) -> Any:
@@ -28,7 +28,7 @@ def later(model: Any, name: str, X: Any) -> Any:
         )
     light, array = _light(model), isinstance(X, da.Array)
     if not array:
-        tasks.no_rows(X._meta)
+        no_rows(X._meta)
     elif X.dtype.kind not in "biuf":
         raise TypeError(f"X holds values of type {X.dtype}: give real numbers.")
     with contextlib.suppress(ValueError):  # of who has no client, and sends the model nowhere
