@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from copy import copy
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from .run import Experiment, Finding, Paper, Run
 from .show import averaged, chart, grid
 
 RHO, SEEDS, EPOCHS = 100.0, 20, 5
-LLOYD, YINYANG, MBATCH, NMBATCH, OURS = "lloyd", "yinyang", "mbatch", "nmbatch", "nmbatch, Shoal's bounds"
+LLOYD, YINYANG, MBATCH, NMBATCH, OURS = "lloyd", "yinyang", "mbatch", "nmbatch", "nmbatch with Shoal's bounds"
 NEAR, NEARER = 1.02, 1.005  # of the lowest energy from the same start
 BOUNDS = "all"  # as in the paper: for every row and centre, whatever rows they are
 RHOS = (0.1, 1.0, 10.0, 100.0, 1000.0)
@@ -54,11 +55,26 @@ CLAIMS = (
         ),
     ),
     Claim(
+        "ours-sooner",
+        "Figure 2",
+        "The same, with the bounds that Shoal keeps.",
+        "consistently faster than all baselines",
+        tuple(
+            Check(
+                f"time of {rival} over that of nmbatch with Shoal's bounds, to 2% above the best, dense", least=1.0, cases=DENSE
+            )
+            for rival in (MBATCH, LLOYD, YINYANG)
+        ),
+    ),
+    Claim(
         "sparse-speed",
         "Figure 2",
         "On sparse data nested batches are faster than mini-batches within 0.5% of the best energy.",
         "noticeable within 0.5%",
-        (Check("time of mbatch over that of nmbatch, to 0.5% above the best, sparse", least=1.0),),
+        (
+            Check("time of mbatch over that of nmbatch, to 0.5% above the best, sparse", least=1.0),
+            Check("time of mbatch over that of nmbatch with Shoal's bounds, to 0.5% above the best, sparse", least=1.0),
+        ),
     ),
     Claim(
         "same-minima",
@@ -187,10 +203,10 @@ def _measure(name: str, kind: str, runs: list[dict[str, tuple[Trail, Array]]]) -
             m: np.array([soonest(found[m][0].seconds, found[m][1], goal * e) for found, e in zip(runs, bests, strict=True)])
             for m in runs[0]
         }
-        for method in (LLOYD, YINYANG, MBATCH):
-            longest = [found[method][0].seconds[-1] for found in runs]
-            ratio = np.median(np.minimum(taken[method], longest) / taken[NMBATCH])
-            out[f"{name}: time of {method} over that of nmbatch, to {words} above the best, {kind}"] = float(ratio)
+        for rival, method in product((LLOYD, YINYANG, MBATCH), (NMBATCH, OURS)):
+            longest = [found[rival][0].seconds[-1] for found in runs]
+            ratio = np.median(np.minimum(taken[rival], longest) / taken[method])
+            out[f"{name}: time of {rival} over that of {method}, to {words} above the best, {kind}"] = float(ratio)
     ends = {m: np.array([found[m][1][-1] for found in runs]) for m in runs[0]}
     deviation = float(ends[LLOYD].std(ddof=1)) if len(runs) > 2 else float("nan")
     less = float(ends[NMBATCH].mean() - ends[LLOYD].mean())
