@@ -1,5 +1,6 @@
 """The benchmarks run, on a few thousand rows, with whatever other libraries are there."""
 
+import json
 import subprocess
 import sys
 from importlib import import_module
@@ -11,7 +12,7 @@ import pytest
 from bench import pages
 from bench.events import Clock, Shared
 from bench.plan import TINY, costs_of
-from bench.results import escaped, render
+from bench.results import FOLDER, escaped, render
 from bench.rivals import Fit, shorter
 from bench.scale import Cluster, Work
 from bench.simulated import Fleet
@@ -64,6 +65,17 @@ def test_the_page_of_the_papers_knows_all_their_claims():
     for name in PAPERS:
         for claim in import_module(f"shoal.papers.{name}").PAPER.claims:
             assert f"| {escaped(claim.statement)} ({escaped(claim.where)}) |" in text, "run it again, with --full"
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_all_that_papers_are_judged_by_was_measured(name):
+    """A measurement whose name is spelled otherwise than in the claim would never be missed."""
+    (kept,) = json.loads((FOLDER / f"claims_{name}.json").read_text())["papers"]
+    measured = {claim["key"]: claim["measured"] for claim in kept["claims"]}
+    for claim in import_module(f"shoal.papers.{name}").PAPER.claims:
+        for check in claim.checks:
+            there = check.values(measured[claim.key])
+            assert there or claim.key == "same-minima", f"{check.name}: run it again, with --full"  # which needs several seeds
 
 
 def test_jobs_share_what_there_is():
