@@ -10,12 +10,8 @@ import numpy as np
 import pytest
 
 from bench import pages
-from bench.events import Clock, Shared
-from bench.plan import TINY, costs_of
 from bench.results import FOLDER, escaped, render
 from bench.rivals import Fit, shorter
-from bench.scale import Cluster, Work
-from bench.simulated import Fleet
 from shoal.cli.reproduce import PAPERS
 
 
@@ -76,25 +72,6 @@ def test_all_that_papers_are_judged_by_was_measured(name):
         for check in claim.checks:
             there = check.values(measured[claim.key])
             assert there or claim.key == "same-minima", f"{check.name}: run it again, with --full"  # which needs several seeds
-
-
-def test_jobs_share_what_there_is():
-    clock, ends = Clock(), []
-    core = Shared(clock)
-    for work in (1.0, 1.0, 2.0):
-        core.start(work, lambda: ends.append(clock.now))
-    clock.run(lambda: len(ends) == 3)
-    assert ends == pytest.approx([3.0, 3.0, 4.0])
-
-
-def test_machines_die_as_often_as_they_are_said_to():
-    cluster, work = Cluster(50, 2, 1, 2, link=1e9, deaths=0.0), Work(10**7, 64, 500, 400)
-    calm = Fleet(cluster, costs_of(TINY)).run(work)
-    rate = 5 / (calm.seconds * cluster.machines)  # five in such a round
-    rough = [Fleet(cluster._replace(deaths=rate), costs_of(TINY), seed).run(work) for seed in range(20)]
-    expected = [rate * cluster.machines * told.seconds for told in rough]
-    assert sum(told.deaths for told in rough) == pytest.approx(sum(expected), rel=0.4)
-    assert all(told.seconds >= calm.seconds and (told.again > 0) == (told.deaths > 0) for told in rough if told.deaths)
 
 
 def test_rivals_are_timed_to_the_same_energy():
