@@ -48,7 +48,7 @@ def size_of(path: str) -> int:
 
 def fingerprint(path: str) -> str:
     """What tells whether a file is still the same."""
-    from ..io.files import fingerprint
+    from ..io.known import fingerprint
 
     return fingerprint(Path(path))
 

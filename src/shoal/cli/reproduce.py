@@ -57,8 +57,9 @@ def reproduce(
         origin, reports = _origin(paper, effort.name), list[Any]()
         try:
             for report in carry_out(chosen, effort, Shelf(None if folder is None else Path(folder)), _teller(watch)):
-                reports[-1:] = [report] if reports and reports[-1].paper is report.paper else [*reports[-1:], report]
-                # Written at once: the next experiment may take hours.
+                if reports and reports[-1].paper is report.paper:
+                    reports.pop()  # it knew less
+                reports.append(report)  # and written at once: the next experiment may take hours
                 with saving(out / FILES[0]):
                     write(out / FILES[0], reports, origin)
                 told = document(reports, effort.name, origin)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import socket
 from functools import partial
 from importlib import import_module
 from itertools import chain
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +17,12 @@ from ..core.sources import FileSource, Source, find_source
 from ..core.types import Array, is_sparse
 from .errors import FileError
 from .folder import joined
+from .known import Seen, fingerprint
 from .options import Column, Opened, Options
 from .raw import Scratch, SparseScratch
 
 AT_HAND = 1 << 26  # bytes of gathered rows that are kept in memory
 PIECE = 1 << 24  # bytes that are copied at a time
-PRINT, PRINTS = 1 << 16, 64  # bytes of the pieces that a file is known again by, and how many
-EDGE = 1 << 12  # bytes at both ends of a file that are looked at to see whether another machine has the same one
 
 FORMATS = {  # imported when a file of that kind is opened
     ".npy": "npy.open_npy",
@@ -210,52 +208,6 @@ def _reopened(path: Path, options: Options, seen: Seen) -> FileRows:
             "same, and open them anew."
         )
     return FileRows(path, _open(path, options), options)
-
-
-class Seen(NamedTuple):
-    """What a file, or those of a folder, look like from outside: quick, even if there are many."""
-
-    files: int
-    size: int  # of all
-    digest: str  # of their names and sizes, and of both ends of some
-
-    @classmethod
-    def of(cls, path: Path) -> Seen:
-        files = _all_files(path)
-        sizes = [file.stat().st_size for file in files]
-        digest = hashlib.sha256()
-        for file, size in zip(files, sizes, strict=True):
-            digest.update(_named(file, path, size))
-        for i in sorted({round(j) for j in np.linspace(0, len(files) - 1, min(len(files), PRINTS))}):
-            with open(files[i], "rb") as stream:
-                for at in (0, max(sizes[i] - EDGE, 0)):
-                    stream.seek(at)
-                    digest.update(stream.read(EDGE))
-        return cls(len(files), sum(sizes), digest.hexdigest())
-
-    def __str__(self) -> str:
-        return f"{self.files:,} file{'s' * (self.files != 1)} of {self.size:,} bytes"
-
-
-def _all_files(path: Path) -> list[Path]:
-    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-
-
-def _named(file: Path, path: Path, size: int) -> bytes:
-    return f"{file.relative_to(path)} {size}\n".encode(errors="surrogateescape")
-
-
-def fingerprint(path: Path) -> str:
-    """Of the sizes of a file, or of all in a folder, and of 64 pieces of each: quick, and it finds most changes."""
-    digest = hashlib.sha256()
-    for file in _all_files(path):
-        size = file.stat().st_size
-        digest.update(_named(file, path, size))
-        with open(file, "rb") as stream:
-            for at in sorted({(size - PRINT) * i // (PRINTS - 1) if size > PRINT else 0 for i in range(PRINTS)}):
-                stream.seek(at)
-                digest.update(stream.read(PRINT))
-    return digest.hexdigest()
 
 
 def _kind(path: Path) -> str:

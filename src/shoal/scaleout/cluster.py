@@ -28,7 +28,9 @@ def client_of(scheduler: str | None, workers: int) -> Iterator[Client]:
     with contextlib.ExitStack() as stack:
         if scheduler is not None:
             try:
-                parse_host_port(parse_address(scheduler)[1])  # which knows what is missing; a client would wait for it
+                kind, where = parse_address(scheduler)
+                if kind in ("tcp", "tls"):
+                    parse_host_port(where)  # which knows what is missing; a client would wait for it
                 client = Client(scheduler, set_as_default=False, timeout=CONNECT)
             except (OSError, ValueError) as error:
                 raise ConnectionError(f"--scheduler {scheduler}: nobody answers there ({error}): check the address.") from error
