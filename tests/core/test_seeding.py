@@ -91,6 +91,25 @@ class TestSwaps:
             np.testing.assert_allclose(found, np.minimum(least, naive.distances(X, X[c : c + 1])[:, 0]), rtol=1e-12)
 
 
+class TestParallel:
+    @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+    def test_candidates_weigh_what_they_serve(self, monkeypatch, problem, layout):
+        """Rows go over to a nearer candidate as these are drawn; equal ones are one, and have the rows of all."""
+        given = []
+        monkeypatch.setattr(seeding, "choose", lambda *args: given.append(args) or choose(*args))
+        weights = np.random.default_rng(0).random(len(problem))
+        start("k-means||", layout(np.round(problem)), 25, weights=weights)  # so that there are equal ones
+        (X, served, *_) = given[0]
+        labels = naive.distances(np.round(problem), X).argmin(axis=1)
+        assert len(X) > 100
+        assert served.sum() == pytest.approx(weights.sum())
+        least = naive.distances(np.round(problem), X)
+        tied = (least <= least.min(axis=1)[:, None]).sum(axis=1) > 1
+        sure = np.bincount(labels[~tied], weights[~tied], len(X))
+        assert (served >= sure - 1e-9).all()
+        assert (served <= sure + weights[tied].sum() + 1e-9).all()
+
+
 @pytest.mark.parametrize("name", SEEDINGS)
 class TestEvery:
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])

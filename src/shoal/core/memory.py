@@ -26,6 +26,7 @@ SPARE: ContextVar[float | None] = ContextVar("spare", default=None)  # of these,
 PROGRAM = 3.0e8  # bytes of Python, its packages and the compiled kernels
 SCORES = 8e6  # of a thread, beside its block
 UNPACKING = 1.3e8  # packed files: two batches, and what their package holds on to
+PARALLEL = 44.0  # k-means||: of every row its number, its distance, whose it is, and while some are drawn three numbers more
 UNITS = {"": 1.0, "B": 1.0} | {f"{c}{end}": 1e3**i for i, c in enumerate("KMGT", 1) for end in ("", "B")}
 UNITS |= {f"{c}IB": 1024.0**i for i, c in enumerate("KMGT", 1)}
 
@@ -98,7 +99,9 @@ def plan(model: Any, source: Source, n_threads: int | None = None) -> dict[str, 
     packed = isinstance(source, FileSource) and source.fingerprint() is not None
     large = source.unpacking if isinstance(source, FileSource) else 0.0
     own = model._memory(n, d, wide)
-    start = min(n, sample_size(d, k)) * (row + 128.0)  # which is gone when the others come
+    init = getattr(model, "init", None)
+    drawn = PARALLEL * n if isinstance(init, str) and init == "k-means||" else 0.0
+    start = min(n, sample_size(d, k)) * (row + 128.0) + drawn  # which is gone when the others come
     return {
         "program": PROGRAM + packed * UNPACKING + large,
         "blocks": threads * (block * row + SCORES),

@@ -23,6 +23,7 @@ from ..kernels import dense
 from .blocks import Block, Centers, DenseBlock, rounding
 from .directions import basis_of, head_of
 from .local_search import Ruler, swap
+from .partition import masses_of
 from .rows import Rows
 from .types import Array
 
@@ -175,32 +176,29 @@ def parallel(rows: Rows, k: int, rng: np.random.Generator, rounds: int = 5) -> A
     if len(ids) <= sample_size(rows.d, k):
         ids = ids[np.argsort(_key(_sketch(rows, ids)), kind="stable")]
     candidates = new = rows.take(ids[draw(rng, rows.weights[ids], 1)])
-    least = np.full(len(rows), np.inf)
-    for _ in range(rounds):
-        for _ in rows.shares(_lower_least, rows.prepare(new), per_row=(least,)):
+    least, nearest = np.full(len(rows), np.inf), np.zeros(len(rows), np.int32)
+    for done in range(rounds + 1):
+        first = len(candidates) - len(new)
+        for _ in rows.shares(_lower_least, rows.prepare(new), first, per_row=(least, nearest)):
             pass
         mass = rows.weights[ids] * least[ids]
-        if not mass.any():
+        if done == rounds or not mass.any():
             break
         new = rows.take(ids[np.unique(draw(rng, mass, 2 * k))])
         candidates = np.concatenate([candidates, new])
-    candidates = np.ascontiguousarray(candidates[np.unique(_key(candidates), return_index=True)[1]])
-    if len(candidates) <= k:
-        return np.ascontiguousarray(np.concatenate([candidates, random_rows(rows, k, rng)])[:k])
-    served = np.zeros(len(candidates))
-    for share in rows.shares(_served, rows.prepare(candidates), per_row=(rows.weights,)):
-        served += share
-    return candidates[choose(candidates, served, k, rng)]
+    _, kept, same = np.unique(_key(candidates), return_index=True, return_inverse=True)
+    if len(kept) <= k:
+        return np.ascontiguousarray(np.concatenate([candidates[kept], random_rows(rows, k, rng)])[:k])
+    served = np.bincount(same, masses_of(nearest, rows.weights, len(candidates)))
+    return candidates[kept][choose(np.ascontiguousarray(candidates[kept]), served, k, rng)]
 
 
-def _lower_least(block: Block, least: Array, centers: Centers) -> None:
+def _lower_least(block: Block, least: Array, nearest: Array, centers: Centers, first: int) -> None:
+    """Of each row, the squared distance from its nearest candidate so far, and the number of that; these begin with `first`."""
     labels = block.nearest(centers)
-    np.minimum(least, block.pair_distances(np.arange(len(block)), labels, centers), out=least)
-
-
-def _served(block: Block, weights: Array, centers: Centers) -> Array:
-    labels = block.nearest(centers)
-    return np.bincount(labels, weights, len(centers.C))
+    far = block.pair_distances(np.arange(len(block)), labels, centers)
+    nearer = far < least
+    least[nearer], nearest[nearer] = far[nearer], first + labels[nearer]
 
 
 def chains(rows: Rows, k: int, rng: np.random.Generator, length: int = 200) -> Array:
