@@ -18,6 +18,7 @@ from .results import Entry
 from .suites import entry_of
 
 KILLS = 20
+ROWS, COLUMNS, PARTS = 49_152, 128, 12  # blocks of 4,096 rows: smaller chunks would be put together
 
 
 def counts(lab: Lab) -> Iterator[Entry]:
@@ -26,8 +27,7 @@ def counts(lab: Lab) -> Iterator[Entry]:
 
     import shoal
 
-    n = 3_000 if lab.quick else 60_000
-    D = da.from_array(clouds(n, 12, 20), chunks=(n // 6, 12))
+    D = da.from_array(clouds(ROWS, COLUMNS, 20, apart=0.3), chunks=(ROWS // PARTS, COLUMNS))
     chosen = {name: make for name, make in methods().items() if name == "lloyd" or not lab.quick}
     told: dict[str, Entry] = {}
     with warnings.catch_warnings():
@@ -41,7 +41,7 @@ def counts(lab: Lab) -> Iterator[Entry]:
                     row["harmed"] += not same(make().fit(D), expected[name])
     lab.failures += sum(row["harmed"] for row in told.values())
     figures = [{"what": f"{row['case']}: harmed", "value": row["harmed"], "limit": 0} for row in told.values()]
-    measure = f"{n:,} rows in 6 partitions on one, two and four workers. Harmed: other bits than threads find."
+    measure = f"{ROWS:,} rows in {PARTS} partitions on one, two and four workers. Harmed: other bits than threads find."
     yield entry_of(lab, "counts", measure, list(told.values()), figures)
 
 
@@ -75,12 +75,10 @@ def kills(lab: Lab) -> Iterator[Entry]:
     import shoal
 
     times = 1 if lab.quick else int(os.environ.get("SHOAL_KILLS", KILLS))
-    n = 3_000 if lab.quick else 60_000
-    X = clouds(n, 12, 20)
     seed = int(os.environ.get("SHOAL_SEED", os.getpid()))
     rng, told = np.random.default_rng(seed), []
     with workers(3) as client:
-        D = da.from_array(X, chunks=(n // 6, 12))
+        D = da.from_array(clouds(ROWS, COLUMNS, 20, apart=0.3), chunks=(ROWS // PARTS, COLUMNS))
         for name, make in methods().items():
             if lab.quick and name != "lloyd":
                 continue
@@ -109,7 +107,8 @@ def kills(lab: Lab) -> Iterator[Entry]:
             lab.say("  " + ", ".join(f"{key} {value}" for key, value in told[-1].items()))
             lab.failures += bool(harmed)
     figures = [{"what": f"{row['case']}: harmed", "value": row["harmed"], "limit": 0} for row in told]
-    measure = f"{n:,} rows in 6 partitions on 3 workers; one dies at a random moment (SHOAL_SEED={seed}). Harmed: other bits."
+    where = f"{ROWS:,} rows in {PARTS} partitions on 3 workers"
+    measure = f"{where}; one dies at a random moment (SHOAL_SEED={seed}). Harmed: other bits."
     yield entry_of(lab, "kills", measure, told, figures)
 
 

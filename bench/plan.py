@@ -56,7 +56,11 @@ def check(settings: list[Entry], lab: Lab, measured: dict[str, float]) -> Iterat
         for which, key, moving in (("first", "of the first", 1.0), ("later", "a step", dask["moving"])):
             cpu = threads["CPU seconds"] * threads[f"seconds {key}"] / threads["seconds a step"]
             work = Work(n, d, k, partitions, moving, which == "first")
-            told = Fleet(here, costs_of(measured, 2.0 * n * d * k / cpu)).run(_sending(work, 1e6 * dask[f"MB {key}"]))
+            costs = costs_of(measured, 2.0 * n * d * k / cpu)
+            if which == "later":  # some travel together, and share what a task costs
+                share = dask["tasks"] / partitions
+                costs = costs._replace(task=share * costs.task, work=share * costs.work)
+            told = Fleet(here, costs).run(_sending(work, 1e6 * dask[f"MB {key}"]))
             row: Entry = {"setting": setting["problem"], "step": which, "seconds measured": dask[f"seconds {key}"]}
             row |= {"seconds simulated": told.seconds}
             if which == "later":

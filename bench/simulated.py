@@ -14,7 +14,7 @@ from statistics import median
 
 import numpy as np
 
-from shoal.scaleout.crew import GULP
+from shoal.scaleout.loads import GULP
 from shoal.scaleout.rounds import AHEAD, INLINE, MOST, PATIENCE, TIMES
 
 from .events import Clock, Shared, Then

@@ -183,14 +183,14 @@ def test_a_task_that_is_just_long_is_not_sent_for_ever(monkeypatch):
     sent = []
     told = Told()
     told.workers, told.held = {"a": {"nthreads": 1, "status": "running", "last_seen": 1.0}}, {"a": ["x"]}
-    work = rounds.Round(rounds.Crew(told), lambda i: None, 3, b"")
+    work = rounds.Round(rounds.Crew(told), lambda i: None, [[]] * 3, b"")
     work.took = [1.0]
 
     def send(numbers, order):
         sent.append(now[0])
-        work.tries[0].append(rounds.Try(0, SimpleNamespace(key="x"), now[0]))
+        work.tries[0].append(rounds.Sent([0], SimpleNamespace(key="x"), now[0]))
 
-    work.tries[0] = [rounds.Try(0, SimpleNamespace(key="x"), 0.0)]
+    work.tries[0] = [rounds.Sent([0], SimpleNamespace(key="x"), 0.0)]
     monkeypatch.setattr(work, "_send", send)
     while now[0] < 1000:
         now[0] += 1.0

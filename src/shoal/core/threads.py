@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import Any, NamedTuple, Self
 
@@ -89,6 +89,12 @@ class Job(NamedTuple):
     spans: list[Span]
     fn: Callable[..., Any]
     args: tuple[Any, ...]
+
+    @property
+    def kind(self) -> str:
+        """What is done to blocks, whatever the function is wrapped in: its cost is known from the last time."""
+        parts = (self.fn.func, *self.fn.args) if isinstance(self.fn, partial) else (self.fn,)
+        return " ".join(getattr(part, "__qualname__", type(part).__qualname__) for part in parts if callable(part))
 
 
 def folded(shares: Iterable[Any]) -> Iterator[Any]:

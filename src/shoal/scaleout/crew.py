@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import dask
@@ -12,12 +12,12 @@ from distributed import Client, Future, LocalCluster
 from distributed.comm import get_address_host_port
 
 from ..core.engine import Lost
+from .loads import Habit
 
 TICK, PULSE = 0.25, 2.0  # seconds between looks at what is late, and at who is there
 WORD, DOOR = 3.0, 1.0  # seconds that the scheduler may take for one, and its machine to take a call
 SILENCE, STALL = 8.0, 60.0  # seconds without any after which it is lost: if nobody is there, and if it may be busy
 EMPTY = 120.0  # seconds without any worker
-GULP = 1 << 26  # bytes of answers that are fetched together
 TOLD = {"distributed.admin.large-graph-warning-threshold": "1TB"}  # what users can't change they need not be warned of
 
 
@@ -34,8 +34,8 @@ class Crew:
         self.frozen: dict[str, float] = {}  # workers that were late, and have not been heard of since then
         self.heard = self.peopled = time.monotonic()
         self.looked = -PULSE
-        self.usual = 0.0  # seconds of a task in the round before
-        self.size = GULP  # bytes of an answer
+        self.homes: dict[Any, str] = {}  # who has the rows of a future, as far as anybody has asked since the last look
+        self.habits: dict[Hashable, Habit] = {}  # of tasks, by what they were asked for
         self.tasks, self.bytes, self.lost = 0, 0, 0.0
 
     def traffic(self) -> dict[str, float]:
@@ -50,8 +50,8 @@ class Crew:
         with dask.config.set(TOLD):
             return self.client.map(fn, *columns, pure=False, **some)  # type: ignore[no-any-return]
 
-    def gather(self, futures: list[Future], timeout: float) -> list[bytes]:
-        async def all_of_them() -> list[bytes]:
+    def gather(self, futures: list[Future], timeout: float) -> list[Any]:
+        async def all_of_them() -> list[Any]:
             return await self.client.gather(futures, direct=self.direct, asynchronous=True)  # type: ignore[no-any-return]
 
         return self.client.sync(all_of_them, callback_timeout=timeout)  # type: ignore[no-any-return]
@@ -78,6 +78,7 @@ class Crew:
             time.sleep(TICK)
             return set()
         self.heard = time.monotonic()
+        self.homes.clear()
         gone = {key for address, keys in self.where.items() if address not in told for key in keys}
         self.where = {address: held.get(address, []) for address in told}
         self.seen = {address: worker["last_seen"] for address, worker in told.items()}
@@ -89,6 +90,18 @@ class Crew:
         elif self.heard - self.peopled > EMPTY:
             raise Lost(f"No worker has been at work for {EMPTY:.0f} s, or all are paused for want of memory: start some.")
         return gone
+
+    def homes_of(self, near: list[list[Future]]) -> Sequence[Hashable]:
+        """Who has the rows of each task; those that nobody has are at home everywhere."""
+        keys = [futures[0].key if futures else None for futures in near]
+        unknown = [key for key in dict.fromkeys(keys) if key is not None and key not in self.homes]
+        if unknown:
+            try:
+                told = self.client.sync(self.client.scheduler.who_has, keys=unknown, callback_timeout=WORD)
+            except Exception:  # what that means, `look` will say
+                return range(len(near))
+            self.homes |= {key: (told.get(key) or ("",))[0] for key in unknown}
+        return [self.homes.get(key) for key in keys]
 
     def _may_be_busy(self) -> bool:
         """It is connected, and its machine takes calls. One that was cut off seems connected for long, and takes none."""

@@ -29,8 +29,9 @@ from ..core.types import Array, is_sparse
 from . import tasks
 from .crew import Crew
 from .lazy import later as later
+from .loads import Task
 from .pieces import FilePiece, GraphPiece, check_kind, group, no_rows, stacked
-from .rounds import Round, Task
+from .rounds import Round
 
 HEAVY = 1 << 20  # bytes of a chunk's graph: it holds the rows themselves, which should not travel in every round
 
@@ -87,7 +88,7 @@ class DaskRows(FarSource):
             i, span = spans[n]
             return self._task(i, tasks.work, span, tasks.pack(tasks.Slices.of(per_row, span)))
 
-        with closing(self._answers(make, len(spans), self._order(job.fn, job.args), threads)) as answers:
+        with closing(self._answers(make, [i for i, _ in spans], self._order(job.fn, job.args), job.kind, threads)) as answers:
             for n, answer in enumerate(answers):
                 shares, written = tasks.unpack(answer)
                 for which, values in written.items():
@@ -104,7 +105,8 @@ class DaskRows(FarSource):
             i, a, b = parts[n]
             return self._task(i, tasks.read, slice(a, b))
 
-        return stacked([tasks.unpack(answer) for answer in self._answers(make, len(parts), self._order())])
+        answers = self._answers(make, [i for i, _, _ in parts], self._order(), "read")
+        return stacked([tasks.unpack(answer) for answer in answers])
 
     def take(self, rows: Array) -> Any:
         rows = np.asarray(rows, np.int64)
@@ -112,15 +114,15 @@ class DaskRows(FarSource):
             return self._none
         if self._file is not None and self._file.fingerprint() is None:  # which can be read here and there, from here as well
             return tasks.Order(None, (), self._change, self.dtype).finish(None, self._file.take(rows))
-        which = np.searchsorted(self.cuts, rows, "right") - 1
-        order = np.argsort(which, kind="stable")
-        there, firsts = np.unique(which[order], return_index=True)
+        part = np.searchsorted(self.cuts, rows, "right") - 1
+        order = np.argsort(part, kind="stable")
+        there, firsts = np.unique(part[order], return_index=True)
         groups = np.split(rows[order], firsts[1:])
 
         def make(n: int) -> Task:
             return self._task(int(there[n]), tasks.taken, groups[n])
 
-        blocks = [tasks.unpack(answer) for answer in self._answers(make, len(there), self._order())]
+        blocks = [tasks.unpack(answer) for answer in self._answers(make, list(map(int, there)), self._order(), "take")]
         back = np.empty(len(rows), np.int64)
         back[order] = np.arange(len(rows))
         return stacked(blocks)[back]
@@ -133,18 +135,20 @@ class DaskRows(FarSource):
         return Task(f"Partition {i} (rows {a:,} to {b - 1:,})", fn, self.pieces[i], rest, self.near[i])
 
     def _answers(
-        self, make: Callable[[int], Task], count: int, order: bytes, threads: Threads | None = None
+        self, make: Callable[[int], Task], which: list[int], order: bytes, kind: str, threads: Threads | None = None
     ) -> Generator[bytes]:
+        """Of some partitions, to what `make` makes for the n-th of them; of a kind of question that may come again."""
+
         def work(n: int, _: Any = None) -> bytes:
             task = make(n)
             return task.fn(task.piece, order, *task.rest, task.near)
 
         if self._crew is not None:
-            yield from Round(self._crew, make, count, order).results()
+            yield from Round(self._crew, make, [self.near[i] for i in which], order, kind).results()
         elif threads is None:
-            yield from map(work, range(count))
+            yield from map(work, range(len(which)))
         else:
-            yield from threads.map(lambda _: None, work, list(range(count)), False)
+            yield from threads.map(lambda _: None, work, list(range(len(which))), False)
 
 
 def open_files(source: FileSource, client: Client) -> DaskRows:
@@ -244,5 +248,5 @@ def _piece(
 def _lengths(single: list[tuple[GraphPiece, list[Future]]], none: Any, client: Client | None) -> list[int]:
     """Of chunks that nobody has counted."""
     rows = DaskRows([piece for piece, _ in single], [near for _, near in single], [0] * (len(single) + 1), none, client)
-    answers = rows._answers(partial(rows._task, fn=tasks.length), len(single), b"")
+    answers = rows._answers(partial(rows._task, fn=tasks.length), list(range(len(single))), b"", "length")
     return [int(tasks.unpack(answer)) for answer in answers]

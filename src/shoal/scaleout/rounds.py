@@ -3,63 +3,53 @@
 A round is a barrier, and all that it needs it sends: a worker that dies costs the work it was at, which dask does again. A task
 that takes much longer than the others (its worker may be frozen) is sent once more, to somebody else, and the first answer
 counts. No more tasks are under way than keep the workers busy, so that the time since a task was sent is about what it takes.
+Short tasks travel together (see `loads`); if something is wrong with them, each goes again alone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from queue import Empty, SimpleQueue
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from distributed import CancelledError, Future, KilledWorker, rejoin, secede
 
 from ..core.engine import Lost
-from .crew import GULP, PULSE, SILENCE, TICK, Crew
+from .crew import PULSE, SILENCE, TICK, Crew
+from .loads import GULP, SMALL, Habit, Sent, Task, divided, most_of
+from .tasks import pack, several
 
 PATIENCE, TIMES = 30.0, 4.0  # seconds, and medians of this round, after which a task is sent again
-AHEAD, MOST = 3, 8  # tasks under way, a thread; and those that are done, but not yet their turn
+AHEAD, MOST = 3, 8  # loads under way, a thread; and those that are done, but not yet their turn
 KILLS = 3  # workers that a task may cost
 INLINE = 1 << 18  # bytes of an order up to which every task brings it along
-SMALL = 1 << 22  # bytes of answers that are not worth a journey, as long as others are to come
 SLOWEST = 2e7  # bytes a second of a link that is worth waiting for
 CANCELLED = 10  # times that a task may be
 
 
-class Task(NamedTuple):
-    """fn(piece, order, rest..., near) for one partition."""
-
-    name: str  # for people
-    fn: Callable[..., bytes]
-    piece: Any
-    rest: tuple[Any, ...]
-    near: list[Future]
-
-
-class Try(NamedTuple):
-    """A task that was sent."""
-
-    number: int
-    future: Future
-    sent: float
-
-
 class Round:
-    """Some tasks for a crew; `make(i)` makes the i-th of them, as often as it is sent."""
+    """A task for each list of futures that it needs; `make(i)` makes the i-th of them, as often as it is sent."""
 
-    def __init__(self, crew: Crew, make: Callable[[int], Task], count: int, order: bytes) -> None:
-        self.crew, self.make, self.count, self.order = crew, make, count, order
-        self.tries: dict[int, list[Try]] = {}  # of tasks without an answer
-        self.answers: dict[int, Try] = {}  # that nobody has fetched yet
+    def __init__(
+        self, crew: Crew, make: Callable[[int], Task], near: list[list[Future]], order: bytes, kind: Hashable = None
+    ) -> None:
+        self.crew, self.make, self.near, self.order = crew, make, near, order
+        self.kind = kind, len(order).bit_length()  # what is asked for, and about how much
+        self.habit = crew.habits.get(self.kind, Habit())
+        self.size = self.habit.size  # bytes of an answer
+        self.left: deque[list[int]] = deque()  # loads that are still to be sent
+        self.most = 1  # tasks of a load
+        self.tries: dict[int, list[Sent]] = {}  # of tasks without an answer
+        self.answers: dict[int, Sent] = {}  # that nobody has fetched yet
         self.fetched: dict[int, bytes] = {}  # whose turn is still to come
-        self.events: SimpleQueue[Try] = SimpleQueue()
+        self.events: SimpleQueue[Sent] = SimpleQueue()
         self.took: list[float] = []
-        self.sent = 0
         self.deaths: dict[int, int] = {}  # of workers, over each task
         self.suspects: list[int] = []
         self.alone: int | None = None
@@ -68,26 +58,34 @@ class Round:
 
     def results(self) -> Iterator[bytes]:
         """In order."""
-        self.crew.heard = self.crew.peopled = time.monotonic()  # nobody has looked since the last round
+        begun = self.crew.heard = self.crew.peopled = time.monotonic()  # nobody has looked since the last round
         with _room_for_others():
             try:
                 self._look()
+                self._divide()
                 if len(self.order) > INLINE:
                     (self.shared,) = self._submit(_same, [self.order])
                     self.crew.bytes += len(self.order)
-                for at in range(self.count):
+                for at in range(len(self.near)):
                     while at not in self.answers and at not in self.fetched:
                         self._go_on(at)
                     if at not in self.fetched:
-                        while self.tries and len(self.answers) * self.crew.size < SMALL:
+                        while self.tries and len(self.answers) * self.size < SMALL:
                             self._go_on(at)
                         self._fetch(at)
                     yield self.fetched.pop(at)
-                self.crew.usual = median(self.took or [self.crew.usual])
+                each = (time.monotonic() - begun) * self.crew.threads / max(len(self.near), 1)
+                self.crew.habits[self.kind] = Habit(each, median(self.took or [self.habit.late]), self.size)
             finally:
-                for attempt in (*chain.from_iterable(self.tries.values()), *self.answers.values()):
-                    attempt.future.release()
+                for sent in (*chain.from_iterable(self.tries.values()), *self.answers.values()):
+                    sent.future.release()
                 self.shared = None
+
+    def _divide(self) -> None:
+        count = len(self.near)
+        self.most = most_of(self.habit, count, self.crew.threads)
+        homes = self.crew.homes_of(self.near) if self.most > 1 else range(count)
+        self.left.extend(divided(homes, self.most))
 
     def _go_on(self, at: int) -> None:
         self._feed(at)
@@ -100,27 +98,36 @@ class Round:
                 if len(self.suspects) == 1:
                     self._judge(self.suspects[0])
                 self.alone = self.suspects.pop(0)
-                self._send([self.alone], self.order)
+                self._send([[self.alone]], self.order)
             return
         most = self.crew.threads
-        last = min(self.count, at + MOST * most + 1, self.sent + AHEAD * most - len(self.tries))
-        if last > self.sent and len(self.tries) <= (AHEAD - 1) * most:  # there is room for one more each
-            self._send(range(self.sent, last), self.shared)
-            self.sent = last
+        room = AHEAD * most - -(-len(self.tries) // self.most)
+        if room >= most:  # for one more each
+            some: list[list[int]] = []
+            while self.left and len(some) < room and self.left[0][0] <= at + MOST * most * self.most:
+                some.append(self.left.popleft())
+            self._send(some, self.shared)
 
-    def _send(self, numbers: Sequence[int], order: Any) -> None:
-        tasks = [self.make(number) for number in numbers]
-        args = [(task.piece, order, *task.rest, task.near) for task in tasks]
-        futures = self._submit(tasks[0].fn, *map(list, zip(*args, strict=True)))
-        self.crew.tasks += len(tasks)
+    def _send(self, loads: Sequence[Sequence[int]], order: Any) -> None:
+        if not loads:
+            return
+        tasks = [[self.make(number) for number in load] for load in loads]
+        fn: Callable[..., Any] = tasks[0][0].fn
+        args: list[tuple[Any, ...]] = [(some[0].piece, order, *some[0].rest, some[0].near) for some in tasks]
+        if max(map(len, loads)) > 1:
+            own = [(pack([(task.piece, task.rest) for task in some]), [task.near for task in some]) for some in tasks]
+            fn, args = several, [(fn, packed, order, near) for packed, near in own]
+        futures = self._submit(fn, *map(list, zip(*args, strict=True)))
+        self.crew.tasks += len(loads)
         self.crew.bytes += sum(len(a) for row in args for a in row if isinstance(a, bytes))
-        for number, future in zip(numbers, futures, strict=True):
-            attempt = Try(number, future, time.monotonic())
-            self.tries.setdefault(number, []).append(attempt)
-            future.add_done_callback(partial(self._heard, attempt))
+        for load, future in zip(loads, futures, strict=True):
+            sent = Sent(load, future, time.monotonic())
+            for number in load:
+                self.tries.setdefault(number, []).append(sent)
+            future.add_done_callback(partial(self._heard, sent))
 
-    def _heard(self, attempt: Try, _: Future) -> None:
-        self.events.put(attempt)
+    def _heard(self, sent: Sent, _: Future) -> None:
+        self.events.put(sent)
 
     def _submit(self, fn: Callable[..., Any], *columns: list[Any]) -> list[Future]:
         try:
@@ -132,28 +139,38 @@ class Round:
     def _wait(self) -> None:
         """For the next answer, or for something to be wrong."""
         try:
-            attempt = self.events.get(timeout=TICK)
+            sent = self.events.get(timeout=TICK)
         except Empty:
             self._look()
             self._hurry()
             return
-        now = time.monotonic()
-        if attempt not in self.tries.get(attempt.number, ()):  # another one was sooner
+        numbers = [number for number in sent.numbers if sent in self.tries.get(number, ())]  # others were answered sooner
+        if not numbers:
             return
-        if attempt.future.status in ("finished", "error"):
-            if self._was_killed(attempt):
-                return
-            for other in self.tries.pop(attempt.number):
-                if other is not attempt:
-                    self.crew.lost += now - other.sent
-                    other.future.release()
-            self.answers[attempt.number] = attempt
-            self.took.append(now - attempt.sent)
-        else:  # cancelled or lost: so are all, if the scheduler is
-            self._look(now=True)
-            self._check_rows(attempt.number)
-            self._give_up(attempt)
-            self._send([attempt.number], self.order)
+        status, alone = sent.future.status, len(sent.numbers) == 1
+        error = sent.future.exception(timeout=SILENCE) if status == "error" else None
+        if isinstance(error, KilledWorker):
+            for number in numbers:
+                self._was_killed(number, sent, error.allowed_failures + 1)
+        elif status == "finished" or (status == "error" and alone):
+            self.took.append(time.monotonic() - sent.at)
+            for number in numbers:
+                self._is_answered(number, sent)
+        else:  # cancelled or lost: so are all, if the scheduler is; or one of several has failed, and will do so alone
+            if status != "error":
+                self._look(now=True)
+                for number in numbers:
+                    self._check_rows(number)
+            for number in numbers:
+                self._give_up(number, sent)
+            self._send([[number] for number in numbers], self.order)
+
+    def _is_answered(self, number: int, sent: Sent) -> None:
+        for other in self.tries.pop(number):
+            if other is not sent:
+                self.crew.lost += time.monotonic() - other.at
+                other.drop(number)
+        self.answers[number] = sent
 
     def _check_rows(self, number: int) -> None:
         """A task is cancelled if the rows that it needs are, and then it will never be anything else."""
@@ -162,24 +179,20 @@ class Round:
         if self.cancelled[number] > CANCELLED or any(future.status in ("cancelled", "lost") for future in task.near):
             raise Lost(f"{task.name}: workers held these rows, and they are gone: persist or scatter X anew.")
 
-    def _give_up(self, attempt: Try) -> None:
-        self.crew.lost += time.monotonic() - attempt.sent
-        self.tries[attempt.number].remove(attempt)
+    def _give_up(self, number: int, sent: Sent) -> None:
+        self.crew.lost += time.monotonic() - sent.at
+        self.tries[number].remove(sent)
+        sent.drop(number)
 
-    def _was_killed(self, attempt: Try) -> bool:
-        """Did its workers die over it? If it was alone, there is nobody else to blame."""
-        error = attempt.future.exception(timeout=SILENCE) if attempt.future.status == "error" else None
-        if not isinstance(error, KilledWorker):
-            return False
-        number = attempt.number
-        self.deaths[number] = self.deaths.get(number, 0) + error.allowed_failures + 1
+    def _was_killed(self, number: int, sent: Sent, workers: int) -> None:
+        """So many died over it. If it was alone, there is nobody else to blame."""
+        self.deaths[number] = self.deaths.get(number, 0) + workers
         if number == self.alone:
             self._judge(number)
-        self._give_up(attempt)
+        self._give_up(number, sent)
         if not self.tries[number]:
             del self.tries[number]
             self.suspects.append(number)
-        return True
 
     def _judge(self, number: int) -> None:
         if self.deaths[number] >= KILLS:
@@ -196,10 +209,11 @@ class Round:
             first = self.answers[at].future
             if first.status == "error" and not isinstance(first.exception(), KilledWorker):
                 first.result()  # raises what the task did
-            most = max(1, GULP // max(self.crew.size, 1))
+            most = max(1, GULP // max(self.size, 1))
             there = [n for n in sorted(self.answers) if n == at or self.answers[n].future.status == "finished"][:most]
+            loads = list({id(self.answers[n]): self.answers[n] for n in there}.values())
             try:
-                found = self.crew.gather([self.answers[n].future for n in there], more + len(there) * self.crew.size / SLOWEST)
+                found = self.crew.gather([sent.future for sent in loads], more + len(there) * self.size / SLOWEST)
             except (TimeoutError, CancelledError, KilledWorker, OSError):
                 self._look(now=True)
                 more *= 2
@@ -207,17 +221,22 @@ class Round:
                     self._again(at)
                     asked = time.monotonic()
                 continue
-            for n, answer in zip(there, found, strict=True):
-                self.fetched[n], self.crew.size = answer, len(answer)
-                self.crew.bytes += len(answer)
-                del self.answers[n]
+            for sent, answers in zip(loads, found, strict=True):
+                for n, answer in zip(sent.numbers, answers if isinstance(answers, list) else [answers], strict=True):
+                    self._keep(n, sent, answer)
             return
+
+    def _keep(self, number: int, sent: Sent, answer: bytes) -> None:
+        if self.answers.get(number) is sent:
+            self.fetched[number], self.size = answer, len(answer)
+            self.crew.bytes += len(answer)
+            del self.answers[number]
 
     def _again(self, at: int) -> None:
         """An answer that can't be had: ask somebody else."""
-        attempt = self.answers.pop(at)
-        self.crew.lost += time.monotonic() - attempt.sent
-        self._send([at], self.order)
+        sent = self.answers.pop(at)
+        self.crew.lost += time.monotonic() - sent.at
+        self._send([[at]], self.order)
         while at not in self.answers:
             self._go_on(at)
 
@@ -225,7 +244,7 @@ class Round:
         """Seconds after which a task is late; of a round without answers, little is known."""
         if self.took:
             return max(PATIENCE, TIMES * median(self.took))
-        return TIMES * max(PATIENCE, TIMES * self.crew.usual)
+        return TIMES * max(PATIENCE, TIMES * self.habit.late)
 
     def _hurry(self) -> None:
         """Send what is late once more, to others, and again when that is twice as late: some partitions are just long.
@@ -233,19 +252,19 @@ class Round:
         A worker that is not heard of gets no more until it is.
         """
         now, late = time.monotonic(), self._late()
-        slow = {n: tries for n, tries in self.tries.items() if now - tries[-1].sent > late * 2 ** (len(tries) - 1)}
+        slow = {n: tries for n, tries in self.tries.items() if now - tries[-1].at > late * 2 ** (len(tries) - 1)}
         if slow:
             self._look(now=True)
-            self.crew.freeze({attempt.future.key for tries in slow.values() for attempt in tries}, late)
+            self.crew.freeze({sent.future.key for tries in slow.values() for sent in tries}, late)
         for number in slow:
-            self._send([number], self.order)
+            self._send([[number]], self.order)
 
     def _look(self, now: bool = False) -> None:
         try:
             gone, moment = self.crew.look(now), time.monotonic()
         except Lost as error:
             raise Lost("; ".join([*map(self._cost, self.suspects), str(error)])) from error
-        self.crew.lost += sum(moment - t.sent for tries in self.tries.values() for t in tries if t.future.key in gone)
+        self.crew.lost += sum(moment - t.at for tries in self.tries.values() for t in tries if t.future.key in gone)
 
 
 def _same(order: bytes) -> bytes:

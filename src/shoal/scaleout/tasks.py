@@ -150,6 +150,11 @@ def work(piece: Piece | bytes, order: bytes, span: Span, slices: bytes, near: li
     return pack((found, mine.written(own)))
 
 
+def several(fn: Callable[..., bytes], loads: bytes, order: bytes, near: list[list[Any]]) -> list[bytes]:
+    """Tasks that travel together, one after the other."""
+    return [fn(piece, order, *rest, own) for (piece, rest), own in zip(unpack(loads), near, strict=True)]
+
+
 def taken(piece: Piece | bytes, order: bytes, ids: Array, near: list[Any]) -> bytes:
     """Some rows of a partition, by their numbers in the whole."""
     todo = told(order)

@@ -1,0 +1,121 @@
+"""Short tasks travel together: answers come in their order, and what goes wrong with some of them is told of the one."""
+
+import os
+import time
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import shoal
+from shoal.core.engine import Lost
+from shoal.scaleout import loads, rounds
+from shoal.scaleout.crew import Crew
+from shoal.scaleout.loads import Habit, Task, divided, most_of
+from tests.strategies import blobs
+
+pytestmark = pytest.mark.xdist_group("dask")
+SHORT = Habit(seconds=1e-3, size=10)
+
+
+def test_what_was_not_seen_goes_alone():
+    assert most_of(Habit(), 1000, 2) == 1
+
+
+def test_so_do_long_ones_and_those_with_large_answers():
+    assert most_of(SHORT._replace(seconds=1.0), 1000, 2) == 1
+    assert most_of(SHORT._replace(size=loads.SMALL), 1000, 2) == 1
+
+
+def test_all_threads_have_something_to_do():
+    assert most_of(SHORT, 1000, 2) == 100  # a tenth of a second
+    assert most_of(SHORT, 100, 2) == 25
+    assert most_of(SHORT, 3, 2) == 1
+
+
+def test_only_neighbours_travel_together():
+    assert divided("aabab", 2) == [[0, 1], [2, 4], [3]]
+    assert divided("aaaaa", 2) == [[0, 1], [2, 3], [4]]
+    assert divided(range(3), 2) == [[0], [1], [2]]
+    assert divided("", 2) == []
+
+
+def echo(piece, order, near):
+    return order + bytes([piece])
+
+
+def odd(piece, order, near):
+    if piece in (3, 7):
+        raise ValueError(f"{piece} is odd")
+    return echo(piece, order, near)
+
+
+def deadly(piece, order, near):
+    if piece == 3:
+        os._exit(1)
+    return echo(piece, order, near)
+
+
+def slow_once(piece, order, near):
+    """The first to have this file is slow."""
+    with open(order, "ab") as file:
+        first = file.tell() == 0
+        file.write(b".")
+    time.sleep(10 if first else 0)
+    return bytes([piece])
+
+
+def a_round(client, fn, order=b"x", count=12):
+    """Of tasks of which three or more travel together."""
+    crew = Crew(client)
+    work = rounds.Round(crew, lambda i: Task(f"Partition {i}", fn, i, (), []), [[]] * count, order, "kind")
+    work.habit = SHORT
+    return work
+
+
+def test_answers_come_in_order(client):
+    work = a_round(client, echo)
+    assert list(work.results()) == [b"x" + bytes([i]) for i in range(12)]
+    assert work.crew.tasks <= 4
+    habit = work.crew.habits["kind", 1]
+    assert 0 < habit.seconds < 5
+    assert habit.size == 2
+
+
+def test_the_first_error_is_the_one_that_is_told(client):
+    found = []
+    with pytest.raises(ValueError, match="3 is odd"):
+        found.extend(a_round(client, odd).results())
+    assert found == [b"x" + bytes([i]) for i in range(3)]
+
+
+def test_the_one_that_kills_is_named(client, cluster, monkeypatch):
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
+    monkeypatch.setattr(rounds, "KILLS", 2)
+    client.wait_for_workers(2, timeout=120)
+    with pytest.raises(Lost, match=r"^Partition 3: 2 workers died over it"):
+        list(a_round(client, deadly).results())
+    client.wait_for_workers(2, timeout=120)
+
+
+def test_late_ones_go_again_alone(client, monkeypatch, tmp_path):
+    monkeypatch.setattr(rounds, "PATIENCE", 1.0)
+    begun = time.monotonic()
+    work = a_round(client, slow_once, str(tmp_path / "begun").encode())
+    assert list(work.results()) == [bytes([i]) for i in range(12)]
+    assert time.monotonic() - begun < 9
+    assert work.crew.lost > 1
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("held", [False, True])
+def test_a_fit_is_the_same(client, monkeypatch, held):
+    X, _ = blobs(3600, 6, 8)
+    rows = da.from_array(X, chunks=(300, 6))
+    alone = shoal.KMeans(8, init="k-means||", random_state=0, max_iter=6, tol=0).fit(rows)
+    monkeypatch.setattr(loads, "LONG", 100.0)
+    with shoal.Engine(client):
+        found = shoal.KMeans(8, init="k-means||", random_state=0, max_iter=6, tol=0).fit(client.persist(rows) if held else rows)
+    np.testing.assert_array_equal(alone.cluster_centers_, found.cluster_centers_)
+    np.testing.assert_array_equal(alone.labels_, found.labels_)
+    assert found.history_[0]["tasks"] > 12 > 6 >= max(step["tasks"] for step in found.history_[1:])
