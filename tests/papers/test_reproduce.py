@@ -34,7 +34,11 @@ def test_claims_are_told_apart_by_their_keys():
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_paper_in_little(name, tmp_path):
     paper = import_module(f"shoal.papers.{name}").PAPER
-    *before, report = run.carry_out([paper], run.TINY, Shelf(files=False), lambda *_: None)
+    shelf, asked = Shelf(files=False), set()
+    load = shelf.load
+    shelf.load = lambda name, rows=None: asked.add(name) or load(name, rows)
+    *before, report = run.carry_out([paper], run.TINY, shelf, lambda *_: None)
+    assert asked <= set(paper.data) <= asked | {"glosses", "covtype"}  # which a full run asks for
     assert len(before) == len(paper.experiments) - 1
     if name != "spectral":  # whose sizes are named in its claims
         untried = {v.claim.key for v in report.verdicts if v.word == UNTRIED}
@@ -122,6 +126,12 @@ def test_what_it_refuses(capsys, monkeypatch):
         assert "it is full" in refused(capsys, errors.NO_ROOM, "reproduce", "nested", "-o", "full")
     monkeypatch.setenv("SHOAL_DATA", "nowhere")
     assert "SHOAL_DATA names nowhere" in refused(capsys, errors.BAD_DATA, "reproduce", "nested", "-o", "out", "-q")
+    monkeypatch.setenv("SHOAL_DATA", "nothing")
+    Path("covtype.npz").write_bytes(b"no archive")  # which the last of five papers would stumble over
+    assert "covtype.npz can't be read" in refused(
+        capsys, errors.BAD_DATA, "reproduce", "all", "--data", ".", "-o", "out", "-q"
+    )
+    assert not Path("out/report.html").exists()
     Path("mnist.npz").write_bytes(b"no archive")
     assert "no npz file" in refused(capsys, errors.BAD_DATA, "reproduce", "nested", "--data", ".", "-o", "out", "-q")
     Path("mnist.npz").write_bytes(b"PK\x03\x04 and no more")

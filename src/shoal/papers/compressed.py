@@ -321,4 +321,5 @@ PAPER = Paper(
         Experiment("Figure 4", (20, 1200), shares),
         Experiment("Figure 5", (5, 30), cases),
     ),
+    tuple(SETS),
 )

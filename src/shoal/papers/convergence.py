@@ -274,4 +274,5 @@ PAPER = Paper(
     "In the gradients' rate of 0.03 / t, t counts epochs; the paper does not say what it counts.",
     CLAIMS,
     (Experiment("Figures 1 and 2", (15, 15), race), Experiment("Newton's method", (3, 3), newton)),
+    ("iris",),
 )

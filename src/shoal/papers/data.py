@@ -6,10 +6,11 @@ Files are npz: `X` and, where there are classes, `y`; of a sparse matrix of coun
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -219,24 +220,38 @@ class Shelf:
             self.last = (name, rows), self._load(name, rows)
         return self.last[1]
 
-    def _load(self, name: str, rows: int | None) -> Rows:
-        entry = ENTRIES[name]
-        notes, replaced = [entry.note] if entry.note else [], False
-        how = HOW_TO_GET.get(entry.file, "")
+    def check(self, names: Iterable[str]) -> None:
+        """Can files that are there be opened? What is wrong inside of them shows when they are read."""
+        for name in names:
+            with contextlib.suppress(Missing), self._opened(ENTRIES[name]):
+                pass
+
+    @contextlib.contextmanager
+    def _opened(self, entry: Entry) -> Iterator[Any]:
+        """The arrays of a file. Whatever is wrong with them in this block is told of the file."""
+        if not self.files or not entry.file:
+            raise Missing("no file is to be looked for")
+        how = HOW_TO_GET[entry.file]
+        path = path_of(entry.file, how, self.folder)
         try:
-            if not self.files or not entry.file:
-                raise Missing("no file is to be looked for")
-            path = path_of(entry.file, how, self.folder)
             with open(path, "rb") as file:
                 if not zipfile.is_zipfile(file):
                     raise ValueError("it is no npz file")
-                X, y = entry.make(np.load(file, allow_pickle=False))
-            _check(X, y, entry.columns)
-        except Missing:
-            X, y, replaced = *entry.substitute(), bool(entry.instead)
-            notes = [f"{name} is not there ({how}): {entry.instead} stand in for it."] if entry.instead else []
+                yield np.load(file, allow_pickle=False)
         except BROKEN as error:
             raise Unreadable(f"{path} can't be read ({error}): get it anew ({how}), or move it away.") from error
+
+    def _load(self, name: str, rows: int | None) -> Rows:
+        entry = ENTRIES[name]
+        notes, replaced = [entry.note] if entry.note else [], False
+        try:
+            with self._opened(entry) as parts:
+                X, y = entry.make(parts)
+                _check(X, y, entry.columns)
+        except Missing:
+            X, y, replaced = *entry.substitute(), bool(entry.instead)
+            how = HOW_TO_GET.get(entry.file)
+            notes = [f"{name} is not there ({how}): {entry.instead} stand in for it."] if entry.instead else []
         n = X.shape[0]
         order = np.random.default_rng(0).permutation(n)
         order = order[:rows]

@@ -307,4 +307,5 @@ PAPER = Paper(
         Experiment("Figure 3", (22, 700), thresholds),
         Experiment("Table 1", (12, 120), baseline),
     ),
+    (*DENSE, *SPARSE),
 )

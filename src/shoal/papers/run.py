@@ -85,6 +85,7 @@ class Paper(NamedTuple):
     about: str
     claims: tuple[Claim, ...]
     experiments: tuple[Experiment, ...]
+    data: tuple[str, ...] = ()  # sets that it may ask for
 
 
 class Report(NamedTuple):
@@ -161,6 +162,7 @@ def carry_out(papers: Sequence[Paper], effort: Effort, shelf: Shelf, tell: Tell)
 
     `tell` hears which one runs, which share of all is done, and how many seconds are left.
     """
+    shelf.check(name for paper in papers for name in paper.data)  # better now than after hours
     full = effort.name == FULL.name
     clock = Clock(sum(e.seconds[full] for paper in papers for e in paper.experiments), tell)
     for paper in papers:

@@ -415,4 +415,5 @@ PAPER = Paper(
         Experiment("Table 2, Covtype-I", (20, 400), balanced),
         Experiment("Table 2, Covtype-II", (0, 600), everything),
     ),
+    ("pendigits", "shuttle", "mnist-training", "covtype-I", "covtype"),
 )

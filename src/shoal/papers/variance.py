@@ -342,4 +342,5 @@ PAPER = Paper(
         Experiment("Figures 6 and 7", (15, 300), settings),
         Experiment("Table 4", (15, 600), quality),
     ),
+    SETS,
 )
