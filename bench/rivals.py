@@ -137,7 +137,7 @@ def spark(lab: Lab) -> Iterator[Entry]:
     import shoal
 
     if find_spec("pyspark") is None or shutil.which("java") is None:
-        lab.leave_out("pyspark, or Java, is not installed")
+        lab.leave_out("pyspark (pip install '.[spark]') or Java (17 or later) is not installed")
         return
     n, d, k = 400_000, 50, 50
     for problem, apart in APART.items():
