@@ -6,6 +6,7 @@ import time
 import dask.array as da
 import numpy as np
 import pytest
+from distributed import futures_of, wait
 
 import shoal
 from shoal.core.engine import Lost
@@ -105,6 +106,18 @@ def test_late_ones_go_again_alone(client, monkeypatch, tmp_path):
     assert list(work.results()) == [bytes([i]) for i in range(12)]
     assert time.monotonic() - begun < 9
     assert work.crew.lost > 1
+
+
+def test_who_holds_rows_is_known(client):
+    X = client.persist(da.zeros((400, 3), chunks=(100, 3)))
+    near = [[future] for future in futures_of(X)]
+    wait(X)
+    crew = Crew(client)
+    homes = crew.homes_of([*near, []])
+    assert homes == [client.who_has(some)[some[0].key][0] for some in near] + [None]
+    assert crew.homes.keys() == {some[0].key for some in near}  # and not asked for again, until the next look
+    crew.look(now=True)
+    assert not crew.homes
 
 
 @pytest.mark.usefixtures("small_blocks")
