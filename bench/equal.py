@@ -94,7 +94,7 @@ def kills(lab: Lab) -> Iterator[Entry]:
                     for _ in range(3 * times):  # some fits are over before it is time
                         if len(hits) == times:
                             break
-                        pid = int(rng.choice(list(client.run(os.getpid).values())))
+                        pid = int(rng.choice(_pids(client)))
                         done = threading.Event()
                         killer = threading.Thread(target=_kill, args=(pid, float(rng.uniform(0, usual)), done, hits))
                         killer.start()
@@ -110,6 +110,15 @@ def kills(lab: Lab) -> Iterator[Entry]:
     where = f"{ROWS:,} rows in {PARTS} partitions on 3 workers"
     measure = f"{where}; one dies at a random moment (SHOAL_SEED={seed}). Harmed: other bits."
     yield entry_of(lab, "kills", measure, told, figures)
+
+
+def _pids(client: Any) -> list[int]:
+    """Of all workers; one may be dead without anybody knowing."""
+    while True:
+        try:
+            return list(client.run(os.getpid).values())
+        except OSError:
+            _all_there(client, 3)
 
 
 def _all_there(client: Any, count: int) -> None:

@@ -110,8 +110,9 @@ def test_late_ones_go_again_alone(client, monkeypatch, tmp_path):
 
 def test_who_holds_rows_is_known(client):
     X = client.persist(da.zeros((400, 3), chunks=(100, 3)))
-    near = [[future] for future in futures_of(X)]
-    wait(X)
+    with client.as_current():
+        wait(X)
+    near = [[future] for future in futures_of(X, client)]
     crew = Crew(client)
     homes = crew.homes_of([*near, []])
     assert homes == [client.who_has(some)[some[0].key][0] for some in near] + [None]
