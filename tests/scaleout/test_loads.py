@@ -1,6 +1,7 @@
 """Short tasks travel together: answers come in their order, and what goes wrong with some of them is told of the one."""
 
 import os
+import signal
 import time
 
 import dask.array as da
@@ -108,6 +109,76 @@ def test_late_ones_go_again_alone(client, monkeypatch, tmp_path):
     assert work.crew.lost > 1
 
 
+def test_those_that_travel_together_share_what_is_lost(monkeypatch):
+    sent = loads.Sent([1, 3, 4], None, at=2.0)
+    monkeypatch.setattr(loads.time, "monotonic", lambda: 8.0)
+    assert sum(sent.age() for _ in sent.numbers) == 6.0
+
+
+def longer(piece, order, near):
+    time.sleep(1.05)
+    return echo(piece, order, near)
+
+
+def test_what_takes_longer_than_was_expected_is_left_undone_and_sent_again(client):
+    work = a_round(client, longer, count=8)  # two travel together
+    assert list(work.results()) == [b"x" + bytes([i]) for i in range(8)]
+    assert work.crew.tasks == 8
+
+
+def test_no_more_loads_are_under_way_than_keep_workers_busy(client, monkeypatch):
+    """Nobody knows who has the rows: all go alone."""
+    monkeypatch.setattr(Crew, "homes_of", lambda self, near: range(len(near)))
+    work, most = a_round(client, echo, count=100), []
+    send = work._send
+    monkeypatch.setattr(work, "_send", lambda *args: (send(*args), most.append(len(work.tries))))
+    assert len(list(work.results())) == 100
+    assert max(most) <= 2 * rounds.AHEAD
+
+
+def of_rows(piece, order, near):
+    return bytes([int(near[0].sum())])
+
+
+def test_rows_that_are_lost_and_computed_again(client):
+    """A worker dies when it has answered, and nobody has looked at the answer yet: its rows are lost, and come back."""
+    client.wait_for_workers(2, timeout=120)
+    X = client.persist(da.ones((240, 4), chunks=(10, 4)))
+    near = [[future] for future in futures_of(X, client)]
+    with client.as_current():
+        wait(X)
+    work = rounds.Round(Crew(client), lambda i: Task(f"Partition {i}", of_rows, None, (), near[i]), near, b"", "kind")
+    work.habit, work.size = SHORT, 1 << 23  # answers that are fetched one by one
+    found = []
+    for answer in work.results():
+        if not found:
+            time.sleep(1.0)
+            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+            time.sleep(1.0)
+        found.append(answer)
+    assert found == [bytes([40])] * 24
+    client.wait_for_workers(2, timeout=120)
+
+
+def test_a_worker_that_freezes_with_answers(client, monkeypatch):
+    """Before they are fetched: those of the other one come, and what it has is asked for again."""
+    monkeypatch.setattr(rounds, "PATIENCE", 1.0)
+    work = a_round(client, echo, count=24)
+    pid, gather, asked = next(iter(client.run(os.getpid).values())), work.crew.gather, []
+
+    def frozen(futures, timeout):
+        if not asked:
+            os.kill(pid, signal.SIGSTOP)
+        asked.append(len(futures))
+        return gather(futures, timeout)
+
+    monkeypatch.setattr(work.crew, "gather", frozen)
+    try:
+        assert list(work.results()) == [b"x" + bytes([i]) for i in range(24)]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 def test_who_holds_rows_is_known(client):
     X = client.persist(da.zeros((400, 3), chunks=(100, 3)))
     with client.as_current():
@@ -115,7 +186,7 @@ def test_who_holds_rows_is_known(client):
     near = [[future] for future in futures_of(X, client)]
     crew = Crew(client)
     homes = crew.homes_of([*near, []])
-    assert homes == [client.who_has(some)[some[0].key][0] for some in near] + [None]
+    assert homes == [client.who_has(some)[some[0].key][:1] for some in near] + [()]
     assert crew.homes.keys() == {some[0].key for some in near}  # and not asked for again, until the next look
     crew.look(now=True)
     assert not crew.homes

@@ -94,7 +94,7 @@ class Job(NamedTuple):
     def kind(self) -> str:
         """What is done to blocks, whatever the function is wrapped in: its cost is known from the last time."""
         parts = (self.fn.func, *self.fn.args) if isinstance(self.fn, partial) else (self.fn,)
-        return " ".join(getattr(part, "__qualname__", type(part).__qualname__) for part in parts if callable(part))
+        return " ".join(f"{part.__module__}.{getattr(part, '__qualname__', '')}" for part in parts if callable(part))
 
 
 def folded(shares: Iterable[Any]) -> Iterator[Any]:

@@ -34,7 +34,7 @@ class Crew:
         self.frozen: dict[str, float] = {}  # workers that were late, and have not been heard of since then
         self.heard = self.peopled = time.monotonic()
         self.looked = -PULSE
-        self.homes: dict[Any, str] = {}  # who has the rows of a future, as far as anybody has asked since the last look
+        self.homes: dict[Any, Hashable] = {}  # who has the rows of a future, as far as anybody has asked since the last look
         self.habits: dict[Hashable, Habit] = {}  # of tasks, by what they were asked for
         self.tasks, self.bytes, self.lost = 0, 0, 0.0
 
@@ -92,16 +92,15 @@ class Crew:
         return gone
 
     def homes_of(self, near: list[list[Future]]) -> Sequence[Hashable]:
-        """Who has the rows of each task; those that nobody has are at home everywhere."""
-        keys = [futures[0].key if futures else None for futures in near]
-        unknown = [key for key in dict.fromkeys(keys) if key is not None and key not in self.homes]
+        """Who has the rows of each task. Those that need none are at home everywhere, those that nobody has nowhere else."""
+        unknown = [key for key in dict.fromkeys(f.key for futures in near for f in futures) if key not in self.homes]
         if unknown:
             try:
                 told = self.client.sync(self.client.scheduler.who_has, keys=unknown, callback_timeout=WORD)
             except Exception:  # what that means, `look` will say
                 return range(len(near))
-            self.homes |= {key: (told.get(key) or ("",))[0] for key in unknown}
-        return [self.homes.get(key) for key in keys]
+            self.homes |= {key: (told.get(key) or (key,))[0] for key in unknown}
+        return [tuple(self.homes[future.key] for future in futures) for futures in near]
 
     def _may_be_busy(self) -> bool:
         """It is connected, and its machine takes calls. One that was cut off seems connected for long, and takes none."""

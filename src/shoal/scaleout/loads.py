@@ -5,6 +5,7 @@ Only what was seen to be short, with small answers, is put together: what a roun
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -39,13 +40,17 @@ class Sent:
         if not self.waiting:
             self.future.release()
 
+    def age(self) -> float:
+        """Seconds since it was sent, of each task."""
+        return (time.monotonic() - self.at) / len(self.numbers)
+
 
 class Habit(NamedTuple):
     """What tasks of a kind were like when they were last seen."""
 
     seconds: float = float("inf")  # of a thread, for a task
     late: float = 0.0  # until a load was answered
-    size: int = GULP  # bytes of an answer
+    size: int = GULP  # bytes of an answer, at most
 
 
 def most_of(habit: Habit, count: int, threads: int) -> int:

@@ -42,9 +42,10 @@ class Round:
         self.crew, self.make, self.near, self.order = crew, make, near, order
         self.kind = kind, len(order).bit_length()  # what is asked for, and about how much
         self.habit = crew.habits.get(self.kind, Habit())
-        self.size = self.habit.size  # bytes of an answer
+        self.size, self.largest = self.habit.size, 0  # bytes of an answer: the last one, and of all of them
         self.left: deque[list[int]] = deque()  # loads that are still to be sent
         self.most = 1  # tasks of a load
+        self.busy: set[Sent] = set()  # that workers are at, as far as anybody knows
         self.tries: dict[int, list[Sent]] = {}  # of tasks without an answer
         self.answers: dict[int, Sent] = {}  # that nobody has fetched yet
         self.fetched: dict[int, bytes] = {}  # whose turn is still to come
@@ -54,6 +55,7 @@ class Round:
         self.suspects: list[int] = []
         self.alone: int | None = None
         self.cancelled: Counter[int] = Counter()
+        self.silence = 0.0  # seconds that an answer was waited for in vain
         self.shared: Any = order  # with every task; or one copy, which goes from worker to worker
 
     def results(self) -> Iterator[bytes]:
@@ -67,25 +69,23 @@ class Round:
                     (self.shared,) = self._submit(_same, [self.order])
                     self.crew.bytes += len(self.order)
                 for at in range(len(self.near)):
-                    while at not in self.answers and at not in self.fetched:
-                        self._go_on(at)
-                    if at not in self.fetched:
-                        while self.tries and len(self.answers) * self.size < SMALL:
+                    while at not in self.fetched:
+                        while at not in self.answers or (self.tries and len(self.answers) * self.size < SMALL):
                             self._go_on(at)
                         self._fetch(at)
                     yield self.fetched.pop(at)
                 each = (time.monotonic() - begun) * self.crew.threads / max(len(self.near), 1)
-                self.crew.habits[self.kind] = Habit(each, median(self.took or [self.habit.late]), self.size)
+                self.crew.habits[self.kind] = Habit(each, median(self.took or [self.habit.late]), self.largest)
             finally:
                 for sent in (*chain.from_iterable(self.tries.values()), *self.answers.values()):
                     sent.future.release()
                 self.shared = None
 
     def _divide(self) -> None:
-        count = len(self.near)
-        self.most = most_of(self.habit, count, self.crew.threads)
-        homes = self.crew.homes_of(self.near) if self.most > 1 else range(count)
-        self.left.extend(divided(homes, self.most))
+        most = most_of(self.habit, len(self.near), self.crew.threads)
+        homes = self.crew.homes_of(self.near) if most > 1 else range(len(self.near))
+        self.left.extend(divided(homes, most))
+        self.most = max(map(len, self.left), default=1)
 
     def _go_on(self, at: int) -> None:
         self._feed(at)
@@ -101,7 +101,7 @@ class Round:
                 self._send([[self.alone]], self.order)
             return
         most = self.crew.threads
-        room = AHEAD * most - -(-len(self.tries) // self.most)
+        room = AHEAD * most - len(self.busy)
         if room >= most:  # for one more each
             some: list[list[int]] = []
             while self.left and len(some) < room and self.left[0][0] <= at + MOST * most * self.most:
@@ -122,6 +122,7 @@ class Round:
         self.crew.bytes += sum(len(a) for row in args for a in row if isinstance(a, bytes))
         for load, future in zip(loads, futures, strict=True):
             sent = Sent(load, future, time.monotonic())
+            self.busy.add(sent)
             for number in load:
                 self.tries.setdefault(number, []).append(sent)
             future.add_done_callback(partial(self._heard, sent))
@@ -144,6 +145,7 @@ class Round:
             self._look()
             self._hurry()
             return
+        self.busy.discard(sent)
         numbers = [number for number in sent.numbers if sent in self.tries.get(number, ())]  # others were answered sooner
         if not numbers:
             return
@@ -168,19 +170,21 @@ class Round:
     def _is_answered(self, number: int, sent: Sent) -> None:
         for other in self.tries.pop(number):
             if other is not sent:
-                self.crew.lost += time.monotonic() - other.at
+                self.crew.lost += other.age()
                 other.drop(number)
+                if not other.waiting:
+                    self.busy.discard(other)
         self.answers[number] = sent
 
     def _check_rows(self, number: int) -> None:
-        """A task is cancelled if the rows that it needs are, and then it will never be anything else."""
+        """A task is cancelled if the rows that it needs are, and then never anything else; lost ones may come back."""
         task = self.make(number)
         self.cancelled[number] += 1
-        if self.cancelled[number] > CANCELLED or any(future.status in ("cancelled", "lost") for future in task.near):
+        if self.cancelled[number] > CANCELLED or any(future.status == "cancelled" for future in task.near):
             raise Lost(f"{task.name}: workers held these rows, and they are gone: persist or scatter X anew.")
 
     def _give_up(self, number: int, sent: Sent) -> None:
-        self.crew.lost += time.monotonic() - sent.at
+        self.crew.lost += sent.age()
         self.tries[number].remove(sent)
         sent.drop(number)
 
@@ -209,34 +213,42 @@ class Round:
             first = self.answers[at].future
             if first.status == "error" and not isinstance(first.exception(), KilledWorker):
                 first.result()  # raises what the task did
-            most = max(1, GULP // max(self.size, 1))
+            most = 1 if self.silence else max(1, GULP // max(self.size, 1))  # a silent worker keeps nobody else's from coming
             there = [n for n in sorted(self.answers) if n == at or self.answers[n].future.status == "finished"][:most]
-            loads = list({id(self.answers[n]): self.answers[n] for n in there}.values())
+            loads = list(dict.fromkeys(self.answers[n] for n in there))
             try:
                 found = self.crew.gather([sent.future for sent in loads], more + len(there) * self.size / SLOWEST)
             except (TimeoutError, CancelledError, KilledWorker, OSError):
                 self._look(now=True)
                 more *= 2
-                if time.monotonic() - asked > self._late() or first.status != "finished":
+                self.silence = max(self.silence, time.monotonic() - asked)
+                if self.silence > self._late() or first.status != "finished":
                     self._again(at)
                     asked = time.monotonic()
                 continue
             for sent, answers in zip(loads, found, strict=True):
-                for n, answer in zip(sent.numbers, answers if isinstance(answers, list) else [answers], strict=True):
-                    self._keep(n, sent, answer)
+                self._keep(sent, answers if isinstance(answers, list) else [answers])
             return
 
-    def _keep(self, number: int, sent: Sent, answer: bytes) -> None:
-        if self.answers.get(number) is sent:
-            self.fetched[number], self.size = answer, len(answer)
-            self.crew.bytes += len(answer)
-            del self.answers[number]
+    def _keep(self, sent: Sent, answers: list[bytes]) -> None:
+        """What came of some tasks. The last of them may have been left undone, and are sent again."""
+        mine = [(i, n) for i, n in enumerate(sent.numbers) if self.answers.get(n) is sent]
+        for i, n in mine:
+            del self.answers[n]
+            if i < len(answers):
+                self.fetched[n], self.size = answers[i], len(answers[i])
+                self.largest = max(self.largest, self.size)
+                self.crew.bytes += self.size
+        self._send([[n] for i, n in mine if i >= len(answers)], self.order)
 
     def _again(self, at: int) -> None:
-        """An answer that can't be had: ask somebody else."""
-        sent = self.answers.pop(at)
-        self.crew.lost += time.monotonic() - sent.at
-        self._send([[at]], self.order)
+        """An answer that can't be had: ask somebody else, and for those that came with it."""
+        sent = self.answers[at]
+        gone = [n for n in sent.numbers if self.answers.get(n) is sent]
+        for n in gone:
+            del self.answers[n]
+            self.crew.lost += sent.age()
+        self._send([[n] for n in gone], self.order)
         while at not in self.answers:
             self._go_on(at)
 
@@ -261,10 +273,10 @@ class Round:
 
     def _look(self, now: bool = False) -> None:
         try:
-            gone, moment = self.crew.look(now), time.monotonic()
+            gone = self.crew.look(now)
         except Lost as error:
             raise Lost("; ".join([*map(self._cost, self.suspects), str(error)])) from error
-        self.crew.lost += sum(moment - t.at for tries in self.tries.values() for t in tries if t.future.key in gone)
+        self.crew.lost += sum(sent.age() for sent in self.busy if sent.future.key in gone)
 
 
 def _same(order: bytes) -> bytes:

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import io
 import pickle
+import time
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from threading import Lock
@@ -24,6 +25,7 @@ from ..core.threads import Span, folded, one_blas_thread
 from ..core.types import Array
 from .pieces import Piece
 
+LONGEST, MOST = 1.0, 1 << 25  # seconds, and bytes, after which the others of those that travel together are left undone
 TRIM, MAP = -1, -3  # the names of these thresholds in malloc.h
 _TELLING = Lock()  # an order is unpacked once, however many threads a worker has
 Change = Callable[[int | None, Any], Any]  # of raw rows, which begin with that one, or are some of all
@@ -151,8 +153,14 @@ def work(piece: Piece | bytes, order: bytes, span: Span, slices: bytes, near: li
 
 
 def several(fn: Callable[..., bytes], loads: bytes, order: bytes, near: list[list[Any]]) -> list[bytes]:
-    """Tasks that travel together, one after the other."""
-    return [fn(piece, order, *rest, own) for (piece, rest), own in zip(unpack(loads), near, strict=True)]
+    """Tasks that travel together, one after the other: as many as time and room were expected for, and one at least."""
+    begun, answers, size = time.monotonic(), list[bytes](), 0
+    for (piece, rest), own in zip(unpack(loads), near, strict=True):
+        answers.append(fn(piece, order, *rest, own))
+        size += len(answers[-1])
+        if size > MOST or time.monotonic() - begun > LONGEST:
+            break
+    return answers
 
 
 def taken(piece: Piece | bytes, order: bytes, ids: Array, near: list[Any]) -> bytes:
