@@ -15,9 +15,15 @@ import numpy as np
 def workers(count: int, **options: Any) -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
+    from shoal.scaleout.cluster import close
+
     here = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": 50, "threads_per_worker": 1}
-    with LocalCluster(n_workers=count, **here, **options) as cluster, Client(cluster, set_as_default=False) as client:
-        yield client
+    cluster = LocalCluster(n_workers=count, **here, **options)
+    try:
+        with Client(cluster, set_as_default=False) as client:
+            yield client
+    finally:
+        close(cluster)
 
 
 def clouds(n: int, d: int, groups: int, seed: int = 0, apart: float = 3.0) -> Any:

@@ -6,12 +6,15 @@ from shoal.core import rows as rows_module
 
 distributed = pytest.importorskip("distributed")
 
+from shoal.scaleout.cluster import close  # noqa: E402
+
 
 @pytest.fixture(scope="session")
 def cluster():
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
-    with distributed.LocalCluster(processes=True, **options) as cluster:
-        yield cluster
+    cluster = distributed.LocalCluster(processes=True, **options)
+    yield cluster
+    close(cluster)
 
 
 @pytest.fixture(scope="session")

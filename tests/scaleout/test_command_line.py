@@ -10,7 +10,7 @@ from distributed import Client
 import shoal
 from shoal.core.engine import Lost
 from shoal.scaleout import rounds
-from shoal.scaleout.cluster import client_of
+from shoal.scaleout.cluster import client_of, close
 from tests.cli.calling import refused, result, run
 
 pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("rows", "small_blocks")]
@@ -85,3 +85,16 @@ def test_workers_of_this_machine_are_for_its_user_alone():
         assert address.startswith("tls://127.0.0.1:")
         with pytest.raises((OSError, TypeError, ValueError)):
             Client(address, timeout=2)
+
+
+def test_what_dask_stumbles_over_in_the_end_is_not_told():
+    """A worker that died before its cluster had heard of it is no reason to fail, once the work is done."""
+    closed = []
+
+    class Stumbling:
+        def close(self):
+            closed.append(self)
+            raise KeyError("tcp://127.0.0.1:1")
+
+    close(Stumbling())
+    assert closed

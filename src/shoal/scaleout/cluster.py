@@ -46,4 +46,11 @@ def client_of(scheduler: str | None, workers: int) -> Iterator[Client]:
             security=Security.temporary() if find_spec("cryptography") else None,
             silence_logs=logging.CRITICAL,
         )
-        yield stack.enter_context(Client(stack.enter_context(cluster), set_as_default=False))
+        stack.callback(close, cluster)
+        yield stack.enter_context(Client(cluster, set_as_default=False))
+
+
+def close(cluster: LocalCluster) -> None:
+    """Dask stumbles, when all is over, over workers that died before it had heard of them."""
+    with contextlib.suppress(KeyError):
+        cluster.close()
