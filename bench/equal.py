@@ -21,13 +21,17 @@ KILLS = 20
 ROWS, COLUMNS, PARTS = 49_152, 128, 12  # blocks of 4,096 rows: smaller chunks would be put together
 
 
-def counts(lab: Lab) -> Iterator[Entry]:
-    """One, two and four workers: whatever is not bit-equal to threads over the same partitions is harm."""
+def _collection() -> Any:
     import dask.array as da
 
+    return da.from_array(clouds(ROWS, COLUMNS, 20, apart=0.3), chunks=(ROWS // PARTS, COLUMNS))
+
+
+def counts(lab: Lab) -> Iterator[Entry]:
+    """One, two and four workers: whatever is not bit-equal to threads over the same partitions is harm."""
     import shoal
 
-    D = da.from_array(clouds(ROWS, COLUMNS, 20, apart=0.3), chunks=(ROWS // PARTS, COLUMNS))
+    D = _collection()
     chosen = {name: make for name, make in methods().items() if name == "lloyd" or not lab.quick}
     told: dict[str, Entry] = {}
     with warnings.catch_warnings():
@@ -70,15 +74,13 @@ def same(a: Any, b: Any) -> bool:
 
 def kills(lab: Lab) -> Iterator[Entry]:
     """kill -9 of a worker at random moments of a fit; whatever is not bit-equal to threads is harm."""
-    import dask.array as da
-
     import shoal
 
     times = 1 if lab.quick else int(os.environ.get("SHOAL_KILLS", KILLS))
     seed = int(os.environ.get("SHOAL_SEED", os.getpid()))
     rng, told = np.random.default_rng(seed), []
     with workers(3) as client:
-        D = da.from_array(clouds(ROWS, COLUMNS, 20, apart=0.3), chunks=(ROWS // PARTS, COLUMNS))
+        D = _collection()
         for name, make in methods().items():
             if lab.quick and name != "lloyd":
                 continue

@@ -187,10 +187,11 @@ def parallel(rows: Rows, k: int, rng: np.random.Generator, rounds: int = 5) -> A
         new = rows.take(ids[np.unique(draw(rng, mass, 2 * k))])
         candidates = np.concatenate([candidates, new])
     _, kept, same = np.unique(_key(candidates), return_index=True, return_inverse=True)
-    if len(kept) <= k:
-        return np.ascontiguousarray(np.concatenate([candidates[kept], random_rows(rows, k, rng)])[:k])
     served = np.bincount(same, masses_of(nearest, rows.weights, len(candidates)))
-    return candidates[kept][choose(np.ascontiguousarray(candidates[kept]), served, k, rng)]
+    candidates = np.ascontiguousarray(candidates[kept])
+    if len(candidates) <= k:
+        return np.ascontiguousarray(np.concatenate([candidates, random_rows(rows, k, rng)])[:k])
+    return candidates[choose(candidates, served, k, rng)]
 
 
 def _lower_least(block: Block, least: Array, nearest: Array, centers: Centers, first: int) -> None:
