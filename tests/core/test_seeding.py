@@ -57,6 +57,22 @@ class TestQuality:
         monkeypatch.setattr(seeding, "SAMPLE_PER_CENTER", 20)
         assert mean_energy(lambda seed: start("k-means++", problem, 25, seed), problem) < 1.2 * whole
 
+    def test_rounds_end_where_they_no_longer_pay(self, monkeypatch):
+        passes, shares = [], Rows.shares
+        monkeypatch.setattr(Rows, "shares", lambda self, *args, **rest: passes.append(1) or shares(self, *args, **rest))
+        wide, narrow = cloud(2000, 30), blobs(2000, 2, 50, spread=0.01)[0]
+        energies = {}
+        for share in (seeding.WORTH, 1.0):
+            monkeypatch.setattr(seeding, "WORTH", share)
+            for name, X, k in (("wide", wide, 20), ("narrow", narrow, 50)):
+                passes.clear()
+                mean = mean_energy(lambda seed, X=X, k=k: start("k-means||", X, k, seed), X)
+                energies[name, share] = mean, len(passes) / len(SEEDS)
+        assert energies["wide", 0.8][1] == 3  # the first row, and two rounds
+        assert energies["wide", 1.0][1] == 6
+        assert energies["narrow", 0.8][1] > 5
+        assert energies["wide", 0.8][0] < 1.05 * energies["wide", 1.0][0]
+
 
 class TestSwaps:
     def test_each_lowers_the_energy(self, problem):

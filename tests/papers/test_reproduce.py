@@ -128,9 +128,7 @@ def test_what_it_refuses(capsys, monkeypatch):
     assert "SHOAL_DATA names nowhere" in refused(capsys, errors.BAD_DATA, "reproduce", "nested", "-o", "out", "-q")
     monkeypatch.setenv("SHOAL_DATA", "nothing")
     Path("covtype.npz").write_bytes(b"no archive")  # which the last of five papers would stumble over
-    assert "covtype.npz can't be read" in refused(
-        capsys, errors.BAD_DATA, "reproduce", "all", "--data", ".", "-o", "out", "-q"
-    )
+    assert "covtype.npz can't be read" in refused(capsys, errors.BAD_DATA, "reproduce", "all", "--data", ".", "-o", "out", "-q")
     assert not Path("out/report.html").exists()
     Path("mnist.npz").write_bytes(b"no archive")
     assert "no npz file" in refused(capsys, errors.BAD_DATA, "reproduce", "nested", "--data", ".", "-o", "out", "-q")

@@ -9,6 +9,7 @@ on a sample of `SAMPLE_PER_CENTER` rows a centre where there are more (N. Duffie
 doi:10.1145/1314690.1314696: uniform, where weights are equal). Rows are drawn by their exact distances;
 which of the drawn ones is best is judged by `LEADING` coordinates, which also rule out most rows before a distance is
 computed. What k-means++ chose is mended by swaps (see `local_search`). Sparse rows are judged by short dense sketches.
+k-means|| makes five rounds, as published, and fewer where they no longer lower the energy much.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ SKETCH = 256  # columns of a sketch
 KEYS = 1 << 32  # the stream that rows are sorted by: the start of no seed
 SAMPLE_LEAST = 20_000
 TOGETHER = 1 << 20  # rows that are drawn from at a time
+ROUNDS, WORTH = 5, 0.8  # of k-means||, at most; the last one left more than this share of the energy
 SAMPLE_WORK = 1 << 24  # rows x columns x centres up to which a sample may be larger
 
 
@@ -170,20 +172,23 @@ def _greedy(ruler: Ruler, weights: Array, k: int, rng: np.random.Generator) -> A
     return chosen
 
 
-def parallel(rows: Rows, k: int, rng: np.random.Generator, rounds: int = 5) -> Array:
+def parallel(rows: Rows, k: int, rng: np.random.Generator) -> Array:
     """k-means||: in each round draw 2k rows at once, then choose k of all of them, weighted by what they serve."""
     ids = np.flatnonzero(rows.weights > 0)
     if len(ids) <= sample_size(rows.d, k):
         ids = ids[np.argsort(_key(_sketch(rows, ids)), kind="stable")]
     candidates = new = rows.take(ids[draw(rng, rows.weights[ids], 1)])
     least, nearest = np.full(len(rows), np.inf), np.zeros(len(rows), np.int32)
-    for done in range(rounds + 1):
+    before = np.inf
+    for done in range(ROUNDS + 1):
         first = len(candidates) - len(new)
         for _ in rows.shares(_lower_least, rows.prepare(new), first, per_row=(least, nearest)):
             pass
         mass = rows.weights[ids] * least[ids]
-        if done == rounds or not mass.any():
+        energy = float(mass.sum())
+        if done == ROUNDS or not energy > 0 or (done > 1 and energy > WORTH * before):
             break
+        before = energy
         new = rows.take(ids[np.unique(draw(rng, mass, 2 * k))])
         candidates = np.concatenate([candidates, new])
     _, kept, same = np.unique(_key(candidates), return_index=True, return_inverse=True)
