@@ -7,7 +7,7 @@ from sklearn.cluster import kmeans_plusplus
 
 from shoal.core import seeding
 from shoal.core.local_search import swap
-from shoal.core.rows import Rows
+from shoal.core.rows import Frame, Rows
 from shoal.core.seeding import SEEDINGS, choose, generator
 from shoal.core.sources import find_source
 from shoal.core.threads import one_blas_thread
@@ -56,6 +56,29 @@ class TestQuality:
         monkeypatch.setattr(seeding, "SAMPLE_LEAST", 500)
         monkeypatch.setattr(seeding, "SAMPLE_PER_CENTER", 20)
         assert mean_energy(lambda seed: start("k-means++", problem, 25, seed), problem) < 1.2 * whole
+
+    @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+    def test_of_many_rows_centres_settle_on_the_sample(self, monkeypatch, metric):
+        """As Lloyd's steps on the sample leave them; not so where the sample is most of the rows."""
+        monkeypatch.setattr(seeding, "SAMPLE_LEAST", 500)
+        monkeypatch.setattr(seeding, "SAMPLE_PER_CENTER", 20)
+        monkeypatch.setattr(seeding, "SAMPLE_WORK", 1)
+        monkeypatch.setattr(seeding, "SETTLED", 0.0)
+        X, weights = blobs(2000, 5, 10, spread=1.0)[0], np.random.default_rng(0).uniform(0.5, 2, 2000)
+        with Rows(find_source(X), weights, Frame.of(metric)) as rows:
+            sample = seeding._sample(rows, 10, generator(3))
+            found = SEEDINGS["k-means++"](rows, 10, generator(3))
+        C = found.copy()
+        for _ in range(2):  # a step from there leads nowhere
+            labels = naive.distances(sample.X, C).argmin(axis=1)
+            C = np.stack([np.average(sample.X[labels == j], axis=0, weights=sample.weights[labels == j]) for j in range(10)])
+            if metric == "cosine":
+                C /= np.linalg.norm(C, axis=1)[:, None]
+        np.testing.assert_allclose(C, found, atol=1e-12)
+        assert len(sample.X) == 500
+        monkeypatch.setattr(seeding, "MANY_MORE", 5)
+        chosen = start("k-means++", X, 10, 3)
+        assert all((row == X).all(axis=1).any() for row in chosen)
 
     def test_rounds_end_where_they_no_longer_pay(self, monkeypatch):
         passes, shares = [], Rows.shares

@@ -24,6 +24,12 @@ def client(cluster):
 
 
 @pytest.fixture
+def all_there(client):
+    """Whoever died in the test before is back."""
+    client.wait_for_workers(2, timeout=120)
+
+
+@pytest.fixture
 def small_blocks(monkeypatch):
     """Workers cut rows as they are told to, so that it is enough to say so here."""
     monkeypatch.setattr(rows_module, "BLOCK_ROWS", (100, 100))

@@ -18,7 +18,7 @@ from shoal.core.engine import Lost
 from shoal.scaleout import crew, rounds
 from tests.strategies import blobs
 
-pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("small_blocks")]
+pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("small_blocks", "all_there")]
 X, _ = blobs(1500, 6, 8)
 ROWS = da.from_array(X, chunks=(250, 6))
 
@@ -39,12 +39,6 @@ def assert_same(a, b):
     np.testing.assert_array_equal(a.labels_, b.labels_)
     np.testing.assert_array_equal(a.cluster_centers_, b.cluster_centers_)
     assert (a.inertia_, a.n_iter_) == (b.inertia_, b.n_iter_)
-
-
-@pytest.fixture(autouse=True)
-def all_there(client):
-    """Whoever died in the test before is back."""
-    client.wait_for_workers(2, timeout=120)
 
 
 def a_worker(client):

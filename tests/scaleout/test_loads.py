@@ -144,9 +144,9 @@ def of_rows(piece, order, near):
     return bytes([int(near[0].sum())])
 
 
+@pytest.mark.usefixtures("all_there")
 def test_rows_that_are_lost_and_computed_again(client):
     """A worker dies when it has answered, and nobody has looked at the answer yet: its rows are lost, and come back."""
-    client.wait_for_workers(2, timeout=120)
     X = client.persist(da.ones((240, 4), chunks=(10, 4)))
     near = [[future] for future in futures_of(X, client)]
     with client.as_current():
@@ -161,9 +161,9 @@ def test_rows_that_are_lost_and_computed_again(client):
             time.sleep(1.0)
         found.append(answer)
     assert found == [bytes([40])] * 24
-    client.wait_for_workers(2, timeout=120)
 
 
+@pytest.mark.usefixtures("all_there")
 def test_a_worker_that_freezes_with_answers(client, monkeypatch):
     """Before they are fetched: those of the other one come, and what it has is asked for again."""
     monkeypatch.setattr(rounds, "PATIENCE", 1.0)

@@ -8,7 +8,9 @@ Differs from the papers: k-means++ is greedy (each centre is the best of a few d
 on a sample of `SAMPLE_PER_CENTER` rows a centre where there are more (N. Duffield et al. 2007, Priority sampling,
 doi:10.1145/1314690.1314696: uniform, where weights are equal). Rows are drawn by their exact distances;
 which of the drawn ones is best is judged by `LEADING` coordinates, which also rule out most rows before a distance is
-computed. What k-means++ chose is mended by swaps (see `local_search`). Sparse rows are judged by short dense sketches.
+computed. What k-means++ chose is mended by swaps (see `local_search`) and, of many rows, by steps of Lloyd's on the sample
+(P. S. Bradley, U. M. Fayyad 1998, Refining initial points for k-means clustering, ICML). Sparse rows are judged by short dense
+sketches, and take no such steps.
 k-means|| makes five rounds, as published, and fewer where they no longer lower the energy much.
 """
 
@@ -24,8 +26,9 @@ from ..kernels import dense
 from .blocks import Block, Centers, DenseBlock, rounding
 from .directions import basis_of, head_of
 from .local_search import Ruler, swap
-from .partition import masses_of
-from .rows import Rows
+from .partition import advance, begin, label_all, masses_of
+from .rows import Frame, Rows
+from .sources import find_source
 from .types import Array
 
 SAMPLE_PER_CENTER = 50
@@ -37,6 +40,9 @@ SAMPLE_LEAST = 20_000
 TOGETHER = 1 << 20  # rows that are drawn from at a time
 ROUNDS, WORTH = 5, 0.8  # of k-means||, at most; the last one left more than this share of the energy
 SAMPLE_WORK = 1 << 24  # rows x columns x centres up to which a sample may be larger
+MANY_MORE = 4  # times as many rows as the sample has: then steps on it pay
+STEPS, FEW = 100, 4  # of those, at most; and what they may cost, in steps on all rows
+SETTLED = 1e-5  # share of the energy that a step must save
 
 
 def generator(seed: int, *stream: int) -> np.random.Generator:
@@ -79,10 +85,15 @@ def sample_size(d: int, k: int) -> int:
     return max(SAMPLE_LEAST, SAMPLE_PER_CENTER * k, SAMPLE_WORK // (k * d))
 
 
+def _count(rows: Rows) -> int:
+    """Of rows that have a weight."""
+    return int(np.count_nonzero(rows.weights > 0)) if rows.has_weights else len(rows)
+
+
 def _sample(rows: Rows, k: int, rng: np.random.Generator) -> Sample:
     """All rows that have a weight; of many, a priority sample: heavy ones surely, light ones with a share of the rest."""
     size = sample_size(rows.d, k)
-    if (np.count_nonzero(rows.weights > 0) if rows.has_weights else len(rows)) > size:
+    if _count(rows) > size:
         ids, weights = _priority_sample(rows, size, rng)
     else:
         ids = np.flatnonzero(rows.weights > 0)
@@ -130,9 +141,28 @@ def random_rows(rows: Rows, k: int, rng: np.random.Generator) -> Array:
 
 
 def plus_plus(rows: Rows, k: int, rng: np.random.Generator) -> Array:
-    """Greedy k-means++ on a sample, mended by swaps."""
+    """Greedy k-means++ on a sample, mended by swaps; if there are many more rows, by steps on the sample as well."""
     sample = _sample(rows, k, rng)
-    return rows.take(sample.ids[choose(sample.X, sample.weights, k, rng)])
+    chosen = choose(sample.X, sample.weights, k, rng)
+    if rows.is_sparse:  # and the sample may be one of sketches
+        return rows.take(sample.ids[chosen])
+    return _settle(rows, sample, np.ascontiguousarray(sample.X[chosen]))
+
+
+def _settle(rows: Rows, sample: Sample, centers: Array) -> Array:
+    """Centres after steps of Lloyd's on the sample, which together cost no more than a few on all rows would."""
+    times = _count(rows) // len(sample.X)
+    if times < MANY_MORE or rows.frame.bits:
+        return centers
+    some = rows.beside(find_source(sample.X))
+    some.frame, some.weights = Frame(unit=rows.frame.unit), sample.weights
+    state, before = begin(some, centers), np.inf
+    for _ in range(min(STEPS, FEW * times)):
+        state, info = advance(some, state, lambda rows, state: (label_all(rows, state), None))
+        if not info.reassigned or before - info.energy <= SETTLED * info.energy:
+            break
+        before = info.energy
+    return state.centers
 
 
 def choose(X: Array, weights: Array, k: int, rng: np.random.Generator) -> Array:
