@@ -59,26 +59,28 @@ class TestQuality:
 
     @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
     def test_of_many_rows_centres_settle_on_the_sample(self, monkeypatch, metric):
-        """As Lloyd's steps on the sample leave them; not so where the sample is most of the rows."""
+        """As Lloyd's steps on the sample leave them; not so where the sample is most of the rows, or small."""
         monkeypatch.setattr(seeding, "SAMPLE_LEAST", 500)
         monkeypatch.setattr(seeding, "SAMPLE_PER_CENTER", 20)
         monkeypatch.setattr(seeding, "SAMPLE_WORK", 1)
         monkeypatch.setattr(seeding, "SETTLED", 0.0)
-        X, weights = blobs(2000, 5, 10, spread=1.0)[0], np.random.default_rng(0).uniform(0.5, 2, 2000)
+        X, weights = blobs(2000, 5, 5, spread=1.0)[0], np.random.default_rng(0).uniform(0.5, 2, 2000)
         with Rows(find_source(X), weights, Frame.of(metric)) as rows:
-            sample = seeding._sample(rows, 10, generator(3))
-            found = SEEDINGS["k-means++"](rows, 10, generator(3))
+            sample = seeding._sample(rows, 5, generator(3))
+            found = SEEDINGS["k-means++"](rows, 5, generator(3))
         C = found.copy()
         for _ in range(2):  # a step from there leads nowhere
             labels = naive.distances(sample.X, C).argmin(axis=1)
-            C = np.stack([np.average(sample.X[labels == j], axis=0, weights=sample.weights[labels == j]) for j in range(10)])
+            C = np.stack([np.average(sample.X[labels == j], axis=0, weights=sample.weights[labels == j]) for j in range(5)])
             if metric == "cosine":
                 C /= np.linalg.norm(C, axis=1)[:, None]
         np.testing.assert_allclose(C, found, atol=1e-12)
         assert len(sample.X) == 500
-        monkeypatch.setattr(seeding, "MANY_MORE", 5)
-        chosen = start("k-means++", X, 10, 3)
-        assert all((row == X).all(axis=1).any() for row in chosen)
+        for name, least in (("MANY_MORE", 5), ("ENOUGH", 101)):
+            with monkeypatch.context() as patch:
+                patch.setattr(seeding, name, least)
+                chosen = start("k-means++", X, 5, 3)
+            assert all((row == X).all(axis=1).any() for row in chosen)
 
     def test_rounds_end_where_they_no_longer_pay(self, monkeypatch):
         passes, shares = [], Rows.shares

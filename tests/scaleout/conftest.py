@@ -1,5 +1,7 @@
 """One cluster of two worker processes for all tests of this folder: it takes seconds to start."""
 
+import time
+
 import pytest
 
 from shoal.core import rows as rows_module
@@ -24,9 +26,13 @@ def client(cluster):
 
 
 @pytest.fixture
-def all_there(client):
-    """Whoever died in the test before is back."""
-    client.wait_for_workers(2, timeout=120)
+def all_there(client, cluster):
+    """Whoever died in the test before is back. A cluster gives up on who is away for 15 s, until it is told to scale."""
+    begun = time.monotonic()
+    while len(client.nthreads()) < 2:
+        assert time.monotonic() - begun < 120
+        cluster.scale(2)
+        time.sleep(0.5)
 
 
 @pytest.fixture

@@ -96,13 +96,12 @@ def test_the_first_error_is_the_one_that_is_told(client):
     assert found == [b"x" + bytes([i]) for i in range(3)]
 
 
+@pytest.mark.usefixtures("all_there")
 def test_the_one_that_kills_is_named(client, cluster, monkeypatch):
     monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
     monkeypatch.setattr(rounds, "KILLS", 2)
-    client.wait_for_workers(2, timeout=120)
     with pytest.raises(Lost, match=r"^Partition 3: 2 workers died over it"):
         list(a_round(client, deadly).results())
-    client.wait_for_workers(2, timeout=120)
 
 
 def test_late_ones_go_again_alone(client, monkeypatch, tmp_path):

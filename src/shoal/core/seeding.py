@@ -40,7 +40,7 @@ SAMPLE_LEAST = 20_000
 TOGETHER = 1 << 20  # rows that are drawn from at a time
 ROUNDS, WORTH = 5, 0.8  # of k-means||, at most; the last one left more than this share of the energy
 SAMPLE_WORK = 1 << 24  # rows x columns x centres up to which a sample may be larger
-MANY_MORE = 4  # times as many rows as the sample has: then steps on it pay
+MANY_MORE, ENOUGH = 4, 100  # times as many rows as the sample has, and of those, a centre: then steps on it pay
 STEPS, FEW = 100, 4  # of those, at most; and what they may cost, in steps on all rows
 SETTLED = 1e-5  # share of the energy that a step must save
 
@@ -152,7 +152,7 @@ def plus_plus(rows: Rows, k: int, rng: np.random.Generator) -> Array:
 def _settle(rows: Rows, sample: Sample, centers: Array) -> Array:
     """Centres after steps of Lloyd's on the sample, which together cost no more than a few on all rows would."""
     times = _count(rows) // len(sample.X)
-    if times < MANY_MORE or rows.frame.bits:
+    if times < MANY_MORE or len(sample.X) < ENOUGH * len(centers) or rows.frame.bits:
         return centers
     some = rows.beside(find_source(sample.X))
     some.frame, some.weights = Frame(unit=rows.frame.unit), sample.weights
