@@ -5,10 +5,12 @@ import pytest
 from scipy import sparse
 from sklearn.cluster import kmeans_plusplus
 
+import shoal
+from shoal.core import rows as rows_module
 from shoal.core import seeding
 from shoal.core.local_search import swap
 from shoal.core.rows import Frame, Rows
-from shoal.core.seeding import SEEDINGS, choose, generator
+from shoal.core.seeding import SEEDINGS, SETTLED, choose, generator
 from shoal.core.sources import find_source
 from shoal.core.threads import one_blas_thread
 from tests import naive
@@ -55,48 +57,79 @@ class TestQuality:
         whole = mean_energy(lambda seed: start("k-means++", problem, 25, seed), problem)
         monkeypatch.setattr(seeding, "SAMPLE_LEAST", 500)
         monkeypatch.setattr(seeding, "SAMPLE_PER_CENTER", 20)
-        assert mean_energy(lambda seed: start("k-means++", problem, 25, seed), problem) < 1.2 * whole
-
-    @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-    def test_of_many_rows_centres_settle_on_the_sample(self, monkeypatch, metric):
-        """As Lloyd's steps on the sample leave them; not so where the sample is most of the rows, or small."""
-        monkeypatch.setattr(seeding, "SAMPLE_LEAST", 500)
-        monkeypatch.setattr(seeding, "SAMPLE_PER_CENTER", 20)
         monkeypatch.setattr(seeding, "SAMPLE_WORK", 1)
-        monkeypatch.setattr(seeding, "SETTLED", 0.0)
-        X, weights = blobs(2000, 5, 5, spread=1.0)[0], np.random.default_rng(0).uniform(0.5, 2, 2000)
-        with Rows(find_source(X), weights, Frame.of(metric)) as rows:
-            sample = seeding._sample(rows, 5, generator(3))
-            found = SEEDINGS["k-means++"](rows, 5, generator(3))
-        C = found.copy()
-        for _ in range(2):  # a step from there leads nowhere
-            labels = naive.distances(sample.X, C).argmin(axis=1)
-            C = np.stack([np.average(sample.X[labels == j], axis=0, weights=sample.weights[labels == j]) for j in range(5)])
-            if metric == "cosine":
-                C /= np.linalg.norm(C, axis=1)[:, None]
-        np.testing.assert_allclose(C, found, atol=1e-12)
-        assert len(sample.X) == 500
-        for name, least in (("MANY_MORE", 5), ("ENOUGH", 101)):
-            with monkeypatch.context() as patch:
-                patch.setattr(seeding, name, least)
-                chosen = start("k-means++", X, 5, 3)
-            assert all((row == X).all(axis=1).any() for row in chosen)
+        assert mean_energy(lambda seed: start("k-means++", problem, 25, seed), problem) < 1.2 * whole
 
     def test_rounds_end_where_they_no_longer_pay(self, monkeypatch):
         passes, shares = [], Rows.shares
         monkeypatch.setattr(Rows, "shares", lambda self, *args, **rest: passes.append(1) or shares(self, *args, **rest))
-        wide, narrow = cloud(2000, 30), blobs(2000, 2, 50, spread=0.01)[0]
-        energies = {}
-        for share in (seeding.WORTH, 1.0):
+        wide, narrow = cloud(2000, 200), blobs(2000, 2, 50, spread=0.01)[0]
+        found = {}
+        for share in (usual := seeding.WORTH, 1.0):
             monkeypatch.setattr(seeding, "WORTH", share)
             for name, X, k in (("wide", wide, 20), ("narrow", narrow, 50)):
                 passes.clear()
                 mean = mean_energy(lambda seed, X=X, k=k: start("k-means||", X, k, seed), X)
-                energies[name, share] = mean, len(passes) / len(SEEDS)
-        assert energies["wide", 0.8][1] == 3  # the first row, and two rounds
-        assert energies["wide", 1.0][1] == 6
-        assert energies["narrow", 0.8][1] > 5
-        assert energies["wide", 0.8][0] < 1.05 * energies["wide", 1.0][0]
+                found[name, share] = mean, len(passes) / len(SEEDS)
+        assert found["wide", usual][1] == 3  # the first row, and two rounds
+        assert found["wide", 1.0][1] == 6
+        assert found["narrow", usual][1] > 5
+        assert found["wide", usual][0] < 1.05 * found["wide", 1.0][0]
+
+
+@pytest.fixture
+def small_samples(monkeypatch):
+    """Of 500 rows, in blocks of 100."""
+    for name, value in (("SAMPLE_LEAST", 500), ("SAMPLE_PER_CENTER", 20), ("SAMPLE_WORK", 1), ("SAVED", 0.0)):
+        monkeypatch.setattr(seeding, name, value)
+    monkeypatch.setattr(rows_module, "BLOCK_ROWS", (100, 100))
+
+
+@pytest.mark.usefixtures("small_samples")
+class TestSettled:
+    X = blobs(2000, 5, 5, spread=1.0)[0]
+    weights = np.random.default_rng(0).lognormal(0, 2, 2000)
+
+    def start(self, X=X, weights=None, k=5, **options):
+        with Rows(find_source(X), weights, **options) as rows:
+            return SETTLED["k-means++"](rows, k, generator(3)), seeding._sample(rows, k, generator(3))
+
+    @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+    def test_a_step_on_the_sample_leads_nowhere(self, metric):
+        found, sample = self.start(weights=self.weights, frame=Frame.of(metric))
+        assert len(sample.X) == 500
+        assert np.ptp(sample.weights) > 0
+        labels = naive.distances(sample.X, found).argmin(axis=1)
+        C = np.stack([np.average(sample.X[labels == j], axis=0, weights=sample.weights[labels == j]) for j in range(5)])
+        if metric == "cosine":
+            C /= np.linalg.norm(C, axis=1)[:, None]
+        np.testing.assert_allclose(C, found, atol=1e-12)
+
+    @pytest.mark.parametrize(("name", "least"), [("MANY_MORE", 5), ("ENOUGH", 101)])
+    def test_not_where_the_sample_is_most_of_the_rows_or_small(self, monkeypatch, name, least):
+        monkeypatch.setattr(seeding, name, least)
+        assert naive.distances(self.start()[0], self.X).min(axis=1).max() == 0
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_does_not_depend_on_threads(self, dtype):
+        X = self.X.astype(dtype)
+        one, many = (self.start(X, n_threads=count)[0] for count in (1, 4))
+        assert one.dtype == dtype
+        np.testing.assert_array_equal(one, many)
+
+    def test_rows_without_weight_do_not_matter(self):
+        more = np.insert(self.X, np.arange(0, 2000, 2), 1e3, axis=0)
+        weights = np.insert(self.weights, np.arange(0, 2000, 2), 0.0)
+        np.testing.assert_array_equal(self.start(more, weights)[0], self.start(weights=self.weights)[0])
+
+    def test_all_rows_equal(self):
+        np.testing.assert_allclose(self.start(np.full((2000, 2), 7.0))[0], np.full((5, 2), 7.0), rtol=1e-14)
+
+    def test_is_where_exact_methods_start(self):
+        model = shoal.KMeans(5, random_state=0).fit(self.X)
+        assert model.history_[0]["energy"] < 1.1 * model.inertia_
+        others = shoal.GradientKMeans(5, random_state=0).fit(self.X)
+        assert others.history_[0]["energy"] > 1.2 * model.inertia_
 
 
 class TestSwaps:
@@ -179,6 +212,7 @@ class TestEvery:
 
     def test_finds_heavy_rows_among_more_than_it_looks_at(self, name, monkeypatch):
         monkeypatch.setattr(seeding, "SAMPLE_LEAST", 200)
+        monkeypatch.setattr(seeding, "SAMPLE_WORK", 1)
         X, weights = np.r_[cloud(5000, 2), [[30, 0], [0, 30]]], np.ones(5002)
         weights[-2:] = 1e5
         for seed in SEEDS:

@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 
 import shoal
+from shoal.core import seeding
 from tests.strategies import blobs
 
 pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("small_blocks")]
@@ -63,6 +64,14 @@ def test_workers_find_what_threads_find(name, client):
 def test_chunks_of_whole_partitions_give_what_an_array_gives(client):
     rows = da.from_array(X, chunks=(300, 6))
     assert_same(fit(FITS["lloyd"](), rows, client), FITS["lloyd"]().fit(X))
+
+
+def test_a_start_that_settles_on_a_sample(client, monkeypatch):
+    for name, value in (("SAMPLE_LEAST", 400), ("SAMPLE_WORK", 1), ("ENOUGH", 50)):
+        monkeypatch.setattr(seeding, name, value)
+    found = fit(FITS["lloyd"](), collection(), client, 1 + WEIGHTS)
+    assert_same(found, fit(FITS["lloyd"](), collection(), None, 1 + WEIGHTS))
+    assert found.history_[0]["energy"] < 1.1 * found.inertia_
 
 
 def test_weights_count(client):

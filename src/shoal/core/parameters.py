@@ -41,9 +41,9 @@ PARAMETERS = """\
     init : str, array of shape (n_clusters, n_features) or callable, default="k-means++"
         Where the centres start: "k-means++", "k-means||", "afk-mc2", "random" (rows), or where you say. "k-means++" is the
         greedy variant, on a sample of at least max(20000, 50 n_clusters) rows where there are more, with the swaps of a
-        local search for up to 256 clusters; from a small part of many dense rows, if it has 100 for each centre, centres
-        come as the means that steps on it lead to. A callable is called as `init(X, n_clusters, random_state=...)`, with
-        a RandomState, and returns an array.
+        local search for up to 256 clusters; `KMeans` goes on from where steps on that sample lead, if it is a quarter of
+        the rows or less, has 100 of them for each centre, and they are dense. A callable is called as
+        `init(X, n_clusters, random_state=...)`, with a RandomState, and returns an array.
     n_init : "auto" or int, default="auto"
         How many starts to try; the one of least energy is kept. "auto" is 1, but 10 for "random" and callables. An array
         is one start, whatever n_init says.

@@ -234,9 +234,9 @@ class Rows:
     def _weights_of(self, ids: Array) -> Array:
         return self.weights[ids] if self.has_weights else np.broadcast_to(1.0, len(ids))
 
-    def beside(self, source: Source) -> Rows:
+    def beside(self, source: Source, weights: Array | None = None, frame: Frame = Frame()) -> Rows:
         """Rows of another source for the same threads, for as long as these are open."""
-        other = Rows(source, n_threads=self.n_threads)
+        other = Rows(source, weights, frame, self.n_threads)
         other._threads = self._threads
         return other
 

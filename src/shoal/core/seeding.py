@@ -8,10 +8,9 @@ Differs from the papers: k-means++ is greedy (each centre is the best of a few d
 on a sample of `SAMPLE_PER_CENTER` rows a centre where there are more (N. Duffield et al. 2007, Priority sampling,
 doi:10.1145/1314690.1314696: uniform, where weights are equal). Rows are drawn by their exact distances;
 which of the drawn ones is best is judged by `LEADING` coordinates, which also rule out most rows before a distance is
-computed. What k-means++ chose is mended by swaps (see `local_search`) and, of many rows, by steps of Lloyd's on the sample
+computed. What k-means++ chose is mended by swaps (see `local_search`) and, where exact steps follow, by steps on the sample
 (P. S. Bradley, U. M. Fayyad 1998, Refining initial points for k-means clustering, ICML). Sparse rows are judged by short dense
-sketches, and take no such steps.
-k-means|| makes five rounds, as published, and fewer where they no longer lower the energy much.
+sketches. k-means|| makes five rounds, as published, and fewer where they hardly lower the energy any more.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ SKETCH = 256  # columns of a sketch
 KEYS = 1 << 32  # the stream that rows are sorted by: the start of no seed
 SAMPLE_LEAST = 20_000
 TOGETHER = 1 << 20  # rows that are drawn from at a time
-ROUNDS, WORTH = 5, 0.8  # of k-means||, at most; the last one left more than this share of the energy
+ROUNDS, WORTH = 5, 0.95  # of k-means||, at most; the last one left more than this share of the energy
 SAMPLE_WORK = 1 << 24  # rows x columns x centres up to which a sample may be larger
 MANY_MORE, ENOUGH = 4, 100  # times as many rows as the sample has, and of those, a centre: then steps on it pay
-STEPS, FEW = 100, 4  # of those, at most; and what they may cost, in steps on all rows
-SETTLED = 1e-5  # share of the energy that a step must save
+STEPS, FEW = 100, 4  # of those, at most; and what they may cost, in plain steps on all rows
+SAVED = 1e-5  # share of the energy that a step must save
 
 
 def generator(seed: int, *stream: int) -> np.random.Generator:
@@ -141,25 +140,29 @@ def random_rows(rows: Rows, k: int, rng: np.random.Generator) -> Array:
 
 
 def plus_plus(rows: Rows, k: int, rng: np.random.Generator) -> Array:
-    """Greedy k-means++ on a sample, mended by swaps; if there are many more rows, by steps on the sample as well."""
+    """Greedy k-means++ on a sample, mended by swaps."""
+    return _plus_plus(rows, k, rng)[0]
+
+
+def _plus_plus(rows: Rows, k: int, rng: np.random.Generator) -> tuple[Array, Sample]:
     sample = _sample(rows, k, rng)
     chosen = choose(sample.X, sample.weights, k, rng)
     if rows.is_sparse:  # and the sample may be one of sketches
-        return rows.take(sample.ids[chosen])
-    return _settle(rows, sample, np.ascontiguousarray(sample.X[chosen]))
+        return rows.take(sample.ids[chosen]), sample
+    return np.ascontiguousarray(sample.X[chosen]), sample
 
 
-def _settle(rows: Rows, sample: Sample, centers: Array) -> Array:
-    """Centres after steps of Lloyd's on the sample, which together cost no more than a few on all rows would."""
+def settled(rows: Rows, k: int, rng: np.random.Generator) -> Array:
+    """The same; if there are many more rows, moved by steps of Lloyd's on the sample, for the price of a few on all rows."""
+    centers, sample = _plus_plus(rows, k, rng)
     times = _count(rows) // len(sample.X)
-    if times < MANY_MORE or len(sample.X) < ENOUGH * len(centers) or rows.frame.bits:
+    if times < MANY_MORE or len(sample.X) < ENOUGH * k or rows.is_sparse or rows.frame.bits:
         return centers
-    some = rows.beside(find_source(sample.X))
-    some.frame, some.weights = Frame(unit=rows.frame.unit), sample.weights
+    some = rows.beside(find_source(sample.X), sample.weights, Frame(unit=rows.frame.unit))
     state, before = begin(some, centers), np.inf
     for _ in range(min(STEPS, FEW * times)):
         state, info = advance(some, state, lambda rows, state: (label_all(rows, state), None))
-        if not info.reassigned or before - info.energy <= SETTLED * info.energy:
+        if not info.reassigned or before - info.energy <= SAVED * info.energy:
             break
         before = info.energy
     return state.centers
@@ -269,3 +272,4 @@ SEEDINGS: Seedings = {
     "afk-mc2": chains,
     "random": random_rows,
 }
+SETTLED: Seedings = {**SEEDINGS, "k-means++": settled}  # for methods whose next step looks at all rows

@@ -12,6 +12,7 @@ from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments
 from ..core.parameters import keep
 from ..core.rows import Rows
+from ..core.seeding import SETTLED
 from .auto import ALGORITHMS, find, memory
 
 
@@ -49,6 +50,8 @@ class KMeans(CenterMover):
         **CenterMover._parameter_constraints,
         "algorithm": [StrOptions({"auto", *ALGORITHMS})],
     }
+
+    _seedings = SETTLED
 
     algorithm: str
 
