@@ -45,7 +45,7 @@ class Fit(NamedTuple):
 Fitting = Callable[..., Fit]  # by the seed and, if told, at most so many steps
 
 
-def shorter(fit: Fitting, seed: int, whole: Fit, X: Any, low: float) -> float:
+def shorter(fit: Fitting, seed: int, whole: Fit, low: float, X: Any) -> float:
     """Seconds of the shortest fit, to a twentieth of the steps, that gets as low as the whole one does."""
     least, most, seconds = 0, whole.steps, whole.seconds
     while most - least > max(1, whole.steps // 20):
@@ -95,12 +95,11 @@ def contest(lab: Lab, X: Any, rival: str, least: float, fits: dict[str, Fitting]
     if rival not in found:
         return rows, []
     goals = [SAME * max(pair) for pair in zip(ends["shoal"], ends[rival], strict=True)]
-    pairs = {library: list(zip(all_of, goals, strict=True)) for library, all_of in found.items()}
-    until = {library: [fit.until(low) for fit, low in pairs[library]] for library in ("shoal", PARALLEL)}
-    until[rival] = [shorter(fits[rival], seed, fit, X, low) for seed, (fit, low) in enumerate(pairs[rival])]
+    until = {library: list(map(Fit.until, found[library], goals)) for library in ("shoal", PARALLEL)}
+    until[rival] = list(map(partial(shorter, fits[rival], X=X), range(lab.repeats), found[rival], goals))
     for row in rows:
         row["seconds to the same energy"] = median(until[row["library"]])
-    times = {library: median(np.divide(until[rival], until[library])) for library in ("shoal", PARALLEL)}
+    times = {library: median(np.divide(until[rival], taken)) for library, taken in until.items()}
     seconds = {row["library"]: row["seconds"] for row in rows}
     wanted = {} if lab.quick else {"least": least}
     return rows, [

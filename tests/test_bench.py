@@ -83,4 +83,4 @@ def test_rivals_are_timed_to_the_same_energy():
 
     whole = fit(0)
     goal = 2 * (0.25 + 0.5**2)  # at 50 steps
-    assert 50 <= shorter(fit, 0, whole, X, goal) <= 55
+    assert 50 <= shorter(fit, 0, whole, goal, X) <= 55
