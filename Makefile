@@ -5,15 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
-.PHONY: help run test bench clean
+.PHONY: help run test test-all bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make run     cluster the data set that ships with Shoal"
-	@echo "make test    linters, types, layers and tests"
-	@echo "make bench   Shoal beside other libraries"
-	@echo "make clean   remove .venv and caches"
+	@echo "make run       cluster the data set that ships with Shoal"
+	@echo "make test      linters, types, layers and tests"
+	@echo "make test-all  the same with every slow case, and ten times as many random ones (about an hour)"
+	@echo "make bench     Shoal beside other libraries"
+	@echo "make clean     remove .venv and caches"
 
 run: $(VENV)/.run
 	@$(BIN)/shoal demo
@@ -23,6 +24,9 @@ test: $(VENV)/.test
 	@echo "== mypy" && $(BIN)/mypy
 	@echo "== layers" && $(BIN)/lint-imports --no-logo
 	@echo "== pytest" && $(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
+test-all: $(VENV)/.test
+	@SHOAL_TIMES=10 $(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "slow or not slow"
 
 bench: $(VENV)/.bench
 	@$(BIN)/python -m bench
