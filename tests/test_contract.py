@@ -175,7 +175,7 @@ def test_centres_may_be_set_by_hand(mover, metric):
 @pytest.mark.parametrize("shape", [(3,), (3, 2), (3, 4)])
 def test_centres_of_another_width_are_refused(mover, shape):
     mover.fit(X).cluster_centers_ = np.zeros(shape)
-    with pytest.raises(ValueError, match=r"cluster_centers_ has shape .* (X has 3 features|codes have 128 bits)"):
+    with pytest.raises(ValueError, match=r"cluster_centers_ has shape .* expected \((n_clusters|3), (3|128)\)"):
         mover.predict(X)
 
 

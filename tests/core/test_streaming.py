@@ -190,7 +190,7 @@ class TestDirections:
 def test_what_chunks_have_in_common_can_not_change(name, value):
     model = MiniBatchKMeans(3, random_state=0).partial_fit(X)
     before = model.cluster_centers_.copy()
-    with pytest.raises(ValueError, match=f"{name}={value!r} was"):
+    with pytest.raises(ValueError, match=rf"{name}(={value!r}| is {value},).* was"):
         model.set_params(**{name: value}).partial_fit(X)
     np.testing.assert_array_equal(model.cluster_centers_, before)
 

@@ -360,7 +360,7 @@ class TestStopping:
             )
             rounds = []
             assign = lambda *args: rounds.append(1) or lloyd.assign(*args)  # noqa: E731
-            settled, energy = KMeans(3)._settle(rows, outcome, fitting.Method(None, None, None, assign))
+            settled, energy = KMeans(3)._settle(rows, outcome, fitting.Method(None, None, None, assign), False)
         assert len(rounds) > 5
         np.testing.assert_array_equal(settled.state.labels, naive.labels(X, settled.state.centers))
         assert energy == naive.energy(X, settled.state.centers) == 0

@@ -25,6 +25,7 @@ from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments, check_finite, column_means
 from ..core.parameters import keep
 from ..core.rows import Rows
+from ..core.schema import Number, OneOf, Spec, bools, doubles, frame
 from ..core.sources import Source
 from ..core.types import Array, is_sparse
 from .codes import Codes
@@ -109,6 +110,12 @@ class BinaryKMeans(CenterMover):
 
     threshold: Any
     threshold_: float | Array
+    _model_parameters = ()
+    _prediction_attributes = (*CenterMover._prediction_attributes, "threshold_")
+
+    def _fitted_schema(self) -> dict[str, Spec]:
+        own = {"_frame": frame(bits=True), "threshold_": OneOf((Number(), doubles("d"))), "cluster_centers_": bools("k", "d")}
+        return {**super()._fitted_schema(), **own}
 
     def __init__(
         self,

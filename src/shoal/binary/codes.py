@@ -21,6 +21,7 @@ from ..core.estimator import seed_of
 from ..core.moments import check_finite, check_values
 from ..core.parameters import Count
 from ..core.rows import Rows, working_dtype
+from ..core.schema import Number, OneOf, Parts, doubles, floats
 from ..core.seeding import generator
 from ..core.sources import ArraySource
 from ..core.types import Array, is_sparse
@@ -130,6 +131,7 @@ class LinearCode(NamedTuple):
         codes : Codes
         """
         validate_parameter_constraints({"n_threads": [Count(), None]}, {"n_threads": n_threads}, caller_name="encode")
+        LINEAR_CODE.check(self, "code", {})
         source = check_rows(None, X, reset=False)
         if source.shape[1] != len(self.W):
             raise ValueError(f"X has {source.shape[1]} features, but the code was made for {len(self.W)}: they must agree.")
@@ -148,6 +150,12 @@ class LinearCode(NamedTuple):
         if not isinstance(codes, Codes) or codes.n_bits != self.n_bits:
             raise ValueError(f"codes must be Codes of {self.n_bits} bits, as `encode` gives them.")
         return np.where(np.asarray(codes), np.int8(1), np.int8(-1))
+
+
+LINEAR_CODE = Parts(
+    LinearCode,
+    {"mean": doubles("d"), "W": floats("d", "r"), "offsets": OneOf((Number(), doubles("r")))},
+)
 
 
 class _Ready(NamedTuple):

@@ -35,12 +35,13 @@ from ..core.kept import is_like, is_outcome
 from ..core.moments import Moments, measure
 from ..core.parameters import Count, keep
 from ..core.rows import Frame, Rows
+from ..core.schema import OneOf, Parts, Spec, bools, frame, matches
 from ..core.seeding import SEEDINGS as FLOAT_SEEDINGS
 from ..core.seeding import Seedings, generator
 from ..core.sources import Source
 from ..core.types import Array
 from . import learning, letter
-from .codes import LinearCode, random_code
+from .codes import LINEAR_CODE, LinearCode, random_code
 from .hamming import method
 from .learning import Rule, State
 from .sample import Centered, Sample, draw
@@ -149,6 +150,14 @@ class CompressedKMeans(CenterMover):
     learning_rate: float
     refine: bool
     code_: LinearCode
+    _required_attributes = ("code_", "cluster_centers_")
+    _prediction_attributes = (*CenterMover._prediction_attributes, "code_")
+
+    def _fitted_schema(self) -> dict[str, Spec]:
+        shared, bits = super()._fitted_schema(), self._centers_frame.bits
+        centers = bools("k", "r") if bits else shared["cluster_centers_"]
+        own = {"_frame": OneOf((frame(bits=True), frame())), "code_": LINEAR_CODE, "cluster_centers_": centers}
+        return {**shared, **own}
 
     def __init__(
         self,
@@ -178,14 +187,10 @@ class CompressedKMeans(CenterMover):
         source = check_rows(self, X, reset=reset)
         if not reset:
             check_is_fitted(self, "code_")
-        if reset or not getattr(self, "_frame", Frame(bits=True)).bits:
+        if reset or not self._centers_frame.bits:
             return source
         with Rows(source, None, Frame.of(self.metric), self.n_threads) as rows:
-            codes = self.code_.encode_rows(rows)
-        shape = np.shape(self.cluster_centers_)
-        if shape[1:] != (codes.n_bits,):
-            raise ValueError(f"cluster_centers_ has shape {shape}, but codes have {codes.n_bits} bits: they must agree.")
-        return codes
+            return self.code_.encode_rows(rows)
 
     def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, journal: Journal) -> None:
         tries = super()._starts(given)
@@ -213,10 +218,9 @@ class CompressedKMeans(CenterMover):
             self._refine(rows)
 
     def _could_have_learned(self, d: int, kept: Any) -> bool:
-        if not (isinstance(kept, Learned) and isinstance(kept.code, LinearCode) and isinstance(kept.outcome, Outcome)):
-            return False
-        shapes = [np.shape(a) for a in (kept.code.mean, kept.code.W, kept.centers)]
-        return shapes == [(d,), (d, self.n_bits), (self.n_clusters, self.n_bits)] and kept.centers.dtype == bool
+        sizes = {"d": d, "k": self.n_clusters, "r": self.n_bits}
+        spec = Parts(Learned, {"code": LINEAR_CODE, "centers": bools("k", "r")})
+        return matches(spec, kept, sizes) and is_outcome(kept.outcome, None, 0, self.n_clusters, learning.Info)
 
     def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
         learned = min(n, max(LEAST, PER_CENTER * self.n_clusters, self.beta * n)) * d * 2.0 * wide
@@ -312,7 +316,10 @@ class CompressedKMeans(CenterMover):
 
         begin = partial(learning.begin, lesson, state, clusters)
         page, done = f"lessons of start {start}", lambda state, _: learning.done(state, epoch)
-        return journal.drive(page, step, begin, done, limits, [tell], lambda kept: is_outcome(kept, state, m, self.n_clusters))
+        return journal.drive(page, step, begin, done, limits, [tell], partial(self._is_lesson, state))
+
+    def _is_lesson(self, fresh: State, kept: Any) -> bool:
+        return is_outcome(kept, fresh, len(fresh.labels), self.n_clusters, learning.Info)
 
     def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
         rounds, cut = self.history_, self.stop_reason_

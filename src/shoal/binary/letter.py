@@ -39,6 +39,7 @@ def clusters(F: Array, state: State, weights: Array, alpha: float, n_threads: in
     """(10), then (12) and (13) in turn until nothing changes: the clusters of the loss-augmented codes."""
     E = F.dtype.type(alpha) * F - 2 * state.C[state.labels]
     with _codes(E, weights, n_threads) as codes:
-        start, step, done, _ = method(codes)
-        found = drive(step, start((state.C > 0).astype(codes.dtype), 0), done, Limits(STEPS)).state
+        kmeans = method(codes)
+        begun = kmeans.begin((state.C > 0).astype(codes.dtype), 0)
+        found = drive(kmeans.step, begun, kmeans.done, Limits(STEPS)).state
     return signs(2 * found.centers.astype(F.dtype) - 1), found.labels

@@ -13,6 +13,7 @@ from .engine import Lost
 from .sources import FarSource, Source, some_rows, traffic
 
 State = TypeVar("State")
+MAX_SEED = 2**64
 NOT_KEPT = "Nothing of the fit was kept: run it in a `with shoal.Checkpoint(file):`, and it can go on from there."
 
 Watcher = Callable[[dict[str, Any]], bool | None]
@@ -29,6 +30,9 @@ class Limits(NamedTuple):
         """Is there no time left for another step like the last, on a batch of so many rows (0: all), and the final labels?"""
         labels = last_step * max(self.rows / batch, 1) if batch else last_step
         return self.deadline is not None and time.perf_counter() + last_step + labels > self.deadline
+
+
+REASONS = ("", "converged", "max_iter", "time_budget", "callback")  # why a run stopped; "": it goes on
 
 
 class Outcome(NamedTuple):
@@ -78,8 +82,10 @@ class Journal:
 
     def agree(self, name: str, value: Any) -> None:
         """One more thing that a kept fit must be alike in, which was not known when this one began."""
-        if self.keeper is not None and self.pages.setdefault(name, value) != value:
-            self.keeper.refuse(name)
+        if self.keeper is not None:
+            before = self.pages.setdefault(name, value)
+            if type(before) is not type(value) or before != value:
+                self.keeper.refuse(name)
 
     def trust(self, is_sound: bool) -> None:
         """Go on with what was kept only if a fit like this could have left it."""
@@ -154,13 +160,26 @@ def journal(model: Any, source: Source, weights: Any, seed: int) -> Iterator[Jou
     try:
         kept = None if keeper is None else keeper.resume(_about(model, source, weights))
         begun = Progress(seed, {}) if kept is None else kept
-        if keeper is not None and kept is None:
-            keeper.offer(begun)
+        if keeper is not None:
+            if kept is None:
+                keeper.offer(begun)
+            elif not _is_progress(kept):
+                keeper.refuse("what its state is made of")
         yield Journal(keeper, begun, source)
     except Lost as error:
         raise Lost(f"{error} {keeper.told() if keeper is not None else NOT_KEPT}") from error
     finally:
         KEEPER.reset(token)
+
+
+def _is_progress(found: Any) -> bool:
+    return (
+        isinstance(found, Progress)
+        and type(found.seed) is int
+        and 0 <= found.seed < MAX_SEED
+        and isinstance(found.pages, dict)
+        and all(isinstance(name, str) for name in found.pages)
+    )
 
 
 def _about(model: Any, source: Source, weights: Any) -> dict[str, Any]:

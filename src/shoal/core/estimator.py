@@ -8,7 +8,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
@@ -16,11 +16,27 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .blocks import Block, Centers
-from .checks import check_rows, check_weights
+from .checks import check_rows, check_weights, floats
 from .engine import lazily
 from .moments import check_values
 from .partition import energy_block
 from .rows import Frame, Rows, working_dtype
+from .schema import (
+    History,
+    Names,
+    Number,
+    OutputConfig,
+    ParameterValues,
+    SizeOf,
+    Spec,
+    Text,
+    check_fitted_state,
+    check_unchanged_parameters,
+)
+from .schema import count as counted
+from .schema import floats as float_array
+from .schema import frame as frame_spec
+from .schema import labels as label_array
 from .sources import Source
 from .types import Array
 
@@ -87,8 +103,11 @@ class Hooks:
             self.root.call_on_fit_task_end(estimator=self.estimator, X=self.X)
 
 
+PRIVATE = ("_frame", "_stream", "_fit_parameters")  # what a fit sets beside public attributes
+
+
 def _fitted(model: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(model).items() if name.endswith("_") or name in ("_frame", "_stream")}
+    return {name: value for name, value in vars(model).items() if name.endswith("_") or name in PRIVATE}
 
 
 @contextlib.contextmanager
@@ -104,6 +123,7 @@ def all_or_nothing(model: Any) -> Iterator[None]:
         raise
 
 
+UNIT = 1e-3  # how far from 1 the length of a unit vector may be
 NEAR = {np.dtype(np.float32): 2.0**40, np.dtype(np.float64): 2.0**480}  # up to here squares can be added up at ease
 
 
@@ -156,6 +176,49 @@ class CentersEstimator(
     metric: str = "euclidean"
     n_threads: int | None
     _frame: Frame
+    _fit_parameters: dict[str, Any]  # values of `_model_parameters` in the fit
+    _model_parameters: ClassVar[tuple[str, ...]] = ("metric",)  # on which predictions of a fitted model depend
+    _prediction_attributes: ClassVar[tuple[str, ...]] = ("n_features_in_", "_frame", "_fit_parameters")
+    _required_attributes: ClassVar[tuple[str, ...]] = ()  # of which a model has all or none
+
+    def _fitted_schema(self) -> dict[str, Spec]:
+        """What a fit sets, in the order in which it is checked."""
+        return {
+            "n_features_in_": SizeOf("d"),
+            "feature_names_in_": Names("d"),
+            "_frame": frame_spec(),
+            "_fit_parameters": ParameterValues(self._model_parameters),
+            "cluster_centers_": float_array("k", "d"),
+            "labels_": label_array("n", "k"),
+            "inertia_": Number(finite=False),
+            "n_iter_": counted(),
+            "history_": History(),
+            "stop_reason_": Text(),
+            "_sklearn_output_config": OutputConfig(),
+        }
+
+    def _record_parameters(self) -> None:
+        self._fit_parameters = {name: getattr(self, name) for name in self._model_parameters}
+
+    def _checked_centers(self) -> Array:
+        """`cluster_centers_`, which users may set, as an array that the fit could have produced."""
+        self._validate_params()
+        check_unchanged_parameters(self)
+        sizes = check_fitted_state(self, *self._prediction_attributes)
+        C = np.asarray(self.cluster_centers_)
+        if self._centers_frame.bits and C.dtype.kind in "biuf":
+            C = C > 0.5
+        elif C.dtype not in (np.float32, np.float64):
+            C = floats(C, "cluster_centers_")
+        self._fitted_schema()["cluster_centers_"].check(C, "cluster_centers_", sizes)
+        if self._centers_frame.unit and (off := np.abs(np.linalg.norm(C, axis=1) - 1)).max() > UNIT:
+            raise ValueError(f"cluster_centers_ row {int(off.argmax())} is not of unit length, as metric='cosine' needs it.")
+        return C
+
+    @property
+    def _centers_frame(self) -> Frame:
+        """The frame of the fit, or the default one for centres that were set without a fit."""
+        return getattr(self, "_frame", Frame.of(self._metric_of_centers))
 
     def _source(self, X: Any, *, reset: bool) -> Source:
         """The rows of X, checked."""
@@ -168,12 +231,11 @@ class CentersEstimator(
 
     def _rows(self, X: Any, sample_weight: Any = None) -> tuple[Rows, Centers]:
         """New rows in the frame of the fit, with the centres."""
-        check_is_fitted(self, "cluster_centers_")
+        check_is_fitted(self, ["cluster_centers_", *self._required_attributes])
+        C, frame = self._checked_centers(), self._centers_frame
         source = self._source(X, reset=False)
-        C = np.asarray(self.cluster_centers_)  # users may set it
-        if C.ndim != 2 or C.shape[1] != source.shape[1]:
+        if C.shape[1] != source.shape[1]:
             raise ValueError(f"cluster_centers_ has shape {C.shape}, but X has {source.shape[1]} features: they must agree.")
-        frame: Frame = getattr(self, "_frame", Frame.of(self._metric_of_centers))
         rows = Rows(source, check_weights(sample_weight, source.shape[0]), frame, self.n_threads)
         rows.dtype = np.promote_types(rows.dtype, working_dtype(C.dtype))
         if rows.is_sparse and frame.shift is not None:  # zeros would not stay zeros: float64 instead of a shift

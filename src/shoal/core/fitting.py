@@ -37,6 +37,7 @@ class Method(NamedTuple):
     step: Callable[[Any], tuple[Any, Any]]  # state -> state, info
     done: Callable[[Any, Any], bool]  # state, info -> has it converged?
     assign: Assign  # how to label all rows in the end
+    info: type = partition.Info  # what a step returns beside the state
 
 
 class Trials(NamedTuple):
@@ -144,23 +145,27 @@ class CenterMover(CentersEstimator, ABC):
         method = self._method(rows, moments, seed)
         hooks = Hooks(self, X, lambda state: {"cluster_centers_": self._public(rows, state), "_frame": rows.frame})
         trials = journal.pages.get("starts")
-        journal.trust(trials is None or self._could_have_left(trials, rows, method))
+        starts = self._starts(given)
+        journal.trust(trials is None or self._could_have_left(trials, rows, method, starts))
         first, run, best, least = trials or Trials(0, None)
+        if best is not None:  # what a file says of labels and energy is not published
+            best, least = self._evaluate(rows, best, method)
         cut = ""
 
         def keep(now: Outcome) -> None:
             journal.keep("starts", Trials(attempt, now._replace(state=partition.lean(now.state)), best, least))
 
-        for attempt in range(first, self._starts(given)):
+        for attempt in range(first, starts):
             if best is not None and limits.spent(0):
                 cut = "time_budget"
                 break
             if run is None:
                 begun = method.begin(self._start(rows, given, X, seed, attempt), attempt)
                 run = Outcome(begun, [], "", None)
+            resumed = bool(run.history)
             outcome = self._run(rows, run, method, limits, hooks, attempt, keep)
             run = None
-            outcome, loss = self._settle(rows, outcome, method)
+            outcome, loss = self._settle(rows, outcome, method, resumed)
             if best is None or loss < least:
                 best, least = outcome, loss
             if outcome.reason in ("callback", "time_budget"):
@@ -170,14 +175,19 @@ class CenterMover(CentersEstimator, ABC):
         self._publish(rows, best._replace(reason=cut or best.reason), least)
         hooks.close()
 
-    def _could_have_left(self, trials: Any, rows: Rows, method: Method) -> bool:
+    def _could_have_left(self, trials: Any, rows: Rows, method: Method, starts: int) -> bool:
         C = np.ones((self.n_clusters, rows.d), rows.dtype)
         shape = len(rows), self.n_clusters
         states = partition.lean(method.begin(C, 0)), partition.begin(rows, C)  # which some come to in the end
         return (
             isinstance(trials, Trials)
             and is_like((trials.start, trials.least), (0, 0.0), *shape)
-            and all(run is None or any(is_outcome(run, state, *shape) for state in states) for run in (trials.run, trials.best))
+            and trials.start < starts
+            and (trials.best is None) == (trials.least == np.inf)
+            and all(
+                run is None or any(is_outcome(run, state, *shape, method.info) for state in states)
+                for run in (trials.run, trials.best)
+            )
         )
 
     def _starts(self, given: Array | None) -> int:
@@ -246,15 +256,18 @@ class CenterMover(CentersEstimator, ABC):
         latest: list[Any] = [run.state]
         return drive(step, run.state, method.done, limits, [tell], keep, run)
 
-    def _settle(self, rows: Rows, outcome: Outcome, method: Method) -> tuple[Outcome, float]:
+    def _settle(self, rows: Rows, outcome: Outcome, method: Method, resumed: bool) -> tuple[Outcome, float]:
         """Label the rows by the centres as they will be published, and leave no cluster empty that could have a row.
 
-        Returns their energy too, by distances, in the rows' frame: what starts are compared by.
+        Returns their energy too, by distances, in the rows' frame: what starts are compared by. Labels of a resumed run are
+        computed in any case: those of a checkpoint are not trusted.
         """
         state, labelled_by, assign = getattr(outcome.state, "partition", outcome.state), None, method.assign
         energy: float | None = None
         if not isinstance(state, Partition) or len(state.labels) < len(rows):
             state = partition.begin(rows, state.centers)
+        elif resumed:
+            pass
         elif outcome.info.reassigned == outcome.info.shift == 0 and (state.labels >= 0).all():  # none joined since
             labelled_by = state.centers
         means = isinstance(outcome.state, Partition)  # of their rows, its centres are
@@ -275,6 +288,12 @@ class CenterMover(CentersEstimator, ABC):
         energy = partition.energy(rows, state) if energy is None else energy
         return outcome._replace(state=state._replace(bounds=None)), energy  # bounds would leave no room for another start's
 
+    def _evaluate(self, rows: Rows, outcome: Outcome, method: Method) -> tuple[Outcome, float]:
+        """Labels and energy of a start that was settled before."""
+        state, energy = partition.label_and_cost(rows, outcome.state, method.assign)
+        energy = partition.energy(rows, state) if energy is None else energy
+        return outcome._replace(state=state._replace(bounds=None)), energy
+
     def _public(self, rows: Rows, state: Any) -> Array:
         return rows.frame.out_of(state.centers, rows.dtype)
 
@@ -289,10 +308,13 @@ class CenterMover(CentersEstimator, ABC):
         self._frame = rows.frame
         self.inertia_ = rows.frame.energy_out_of(energy)
         self.cluster_centers_ = self._public(rows, outcome.state)
+        if not np.isfinite(self.cluster_centers_).all():
+            raise ValueError("The centres are not finite, though the rows of X were: X was changed during the fit; fit again.")
         self.labels_ = outcome.state.labels
         self.history_ = outcome.history
         self.stop_reason_ = outcome.reason
         self.n_iter_ = len(outcome.history)
+        self._record_parameters()
         self._remember(rows)
 
     def _why_few(self, found: int, rows: Rows) -> str:

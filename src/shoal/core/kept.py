@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .driver import Outcome
+from .driver import REASONS, Outcome
 from .types import Array
 
+MAX_COUNT = 2**53  # of steps, rows or distances
 
-def is_like(found: Any, fresh: Any, n: int, k: int) -> bool:
+
+def is_like(found: Any, fresh: Any, n: int, k: int, info: type | None = None) -> bool:
     """Is it of the make of a fresh state, for n rows and k clusters: types, shapes, finite numbers, labels of clusters?"""
     if isinstance(fresh, np.ndarray):
         return isinstance(found, np.ndarray) and _is_like_array(found, fresh, n, k)
@@ -19,39 +21,50 @@ def is_like(found: Any, fresh: Any, n: int, k: int) -> bool:
         if type(found) is not type(fresh):
             return False
         if not fresh:  # what steps have told, of which there were none
-            return all(map(_is_told, found))
-        return len(found) == len(fresh) and all(is_like(a, b, n, k) for a, b in zip(found, fresh, strict=True))
+            return all(_is_number(item) or _is_info(item, info) for item in found)
+        return len(found) == len(fresh) and all(is_like(a, b, n, k, info) for a, b in zip(found, fresh, strict=True))
     if isinstance(fresh, float):
-        return isinstance(found, float | int) and not math.isnan(found)
-    return type(found) is type(fresh) and (not isinstance(found, int) or found >= 0)
+        return _is_number(found) and not math.isnan(found)
+    return type(found) is type(fresh) and (not isinstance(found, int) or 0 <= found <= MAX_COUNT)
 
 
-def is_outcome(found: Any, fresh: Any, n: int, k: int) -> bool:
-    """Is it a run, or what there is of it, whose state is like a fresh one?"""
+def is_outcome(found: Any, fresh: Any, n: int, k: int, info: type) -> bool:
+    """Is it a run, or what there is of it, whose state is like a fresh one and whose steps return `info`?"""
     return (
         isinstance(found, Outcome)
-        and is_like(found.state, fresh, n, k)
-        and isinstance(found.reason, str)
-        and (found.info is None or _is_told(found.info))
+        and is_like(found.state, fresh, n, k, info)
+        and found.reason in REASONS
+        and (_is_info(found.info, info) or (found.info is None and not found.history))
         and isinstance(found.history, list)
-        and all(isinstance(record, dict) and all(map(_is_told, record.values())) for record in found.history)
+        and all(_is_record(record, info) for record in found.history)
     )
 
 
-def _is_told(value: Any) -> bool:
-    return isinstance(value, int | float) or (isinstance(value, tuple) and all(isinstance(v, int | float) for v in value))
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def _is_info(value: Any, info: type | None) -> bool:
+    return info is not None and type(value) is info and all(map(_is_number, value))  # type: ignore[call-overload]
+
+
+def _is_record(record: Any, info: Any) -> bool:
+    needed = {"step", "seconds", *info._fields}
+    return isinstance(record, dict) and needed <= set(record) and all(map(_is_number, record.values()))
 
 
 def _is_like_array(found: Array, fresh: Array, n: int, k: int) -> bool:
     floats = [a.dtype in (np.float32, np.float64) for a in (found, fresh)]  # centres may become float64 as they move
     if (found.dtype != fresh.dtype and not all(floats)) or (found.ndim, found.shape[1:]) != (fresh.ndim, fresh.shape[1:]):
         return False
+    if not found.dtype.isnative:
+        return False
     is_labels = fresh.dtype == np.int32
     if len(found) != len(fresh) and not (is_labels and _has_grown(len(fresh), len(found), n)):
         return False
     if fresh.dtype.kind == "f":
         return bool(np.isfinite(found).all())
-    low, high = (-1, k - 1) if is_labels else (0, math.inf)
+    low, high = (fresh.min(initial=0), k - 1) if is_labels else (0, math.inf)  # -1 only where a fresh state has it
     return not found.size or bool(low <= found.min() and found.max() <= high)
 
 

@@ -21,8 +21,11 @@ from .checks import check_rows, check_weights
 from .engine import lazily, using
 from .estimator import all_or_nothing
 from .scaled import scaled, scales_of
+from .schema import Fitted, Names, OutputConfig, SizeOf, Spec, check_fitted_state, doubles
 from .sources import FileSource
 from .types import Array
+
+TINY = 5e-324  # the least positive float64: what columns are divided by is above zero
 
 
 class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, MetaEstimatorMixin, BaseEstimator):
@@ -60,6 +63,18 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"estimator": [HasMethods(["fit", "predict", "transform"])]}
 
+    _required_attributes: ClassVar[tuple[str, ...]] = ("n_features_in_", "mean_", "scale_", "estimator_")
+
+    def _fitted_schema(self) -> dict[str, Spec]:
+        return {
+            "n_features_in_": SizeOf("d"),
+            "feature_names_in_": Names("d"),
+            "mean_": doubles("d"),
+            "scale_": doubles("d", low=TINY),
+            "estimator_": Fitted(type(self.estimator), {"d": "d"}),
+            "_sklearn_output_config": OutputConfig(),
+        }
+
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
@@ -94,7 +109,8 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     def scaled(self, X: Any) -> FileSource:
         """Rows as the estimator gets to see them: what it takes in their place."""
-        check_is_fitted(self, "estimator_")
+        check_is_fitted(self, list(self._required_attributes))
+        check_fitted_state(self, "n_features_in_", "mean_", "scale_")
         return self._scaled(check_rows(self, X, reset=False))
 
     @lazily

@@ -10,12 +10,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from . import running
 from .blocks import Centers
-from .estimator import all_or_nothing, near_block, seed_of, warn
+from .estimator import UNIT, all_or_nothing, near_block, seed_of, warn
 from .fitting import CenterMover
 from .moments import measure
 from .partition import energy_block, masses_of
 from .rows import Rows
 from .running import Means
+from .schema import Parts, Spec, check_fitted_state, doubles, floats
 from .types import Array
 
 
@@ -66,7 +67,7 @@ class StreamMover(CenterMover):
         self._validate_params()
         with all_or_nothing(self):
             if hasattr(self, "_stream"):
-                self._check_unchanged()
+                self._check_stream()
                 rows, centers = self._rows(X, sample_weight)
                 with rows:
                     self._next_chunk(rows, centers)
@@ -81,18 +82,25 @@ class StreamMover(CenterMover):
                         warn(self._why_few(found, rows), ConvergenceWarning)
         return self
 
-    def _check_unchanged(self) -> None:
-        k, metric = len(self._stream.masses), "cosine" if self._frame.unit else "euclidean"
-        for name, was in (("n_clusters", k), ("metric", metric)):
-            if getattr(self, name) != was:
-                raise ValueError(f"{name}={getattr(self, name)!r} was {was!r} for the chunks before: set it back, or fit anew.")
+    def _check_stream(self) -> None:
+        """Whether parameters and attributes are still those of the chunks before."""
+        k = check_fitted_state(self, "n_features_in_", "_stream")["k"]
+        found = {"n_clusters": self.n_clusters, "the number of cluster_centers_": len(np.atleast_1d(self.cluster_centers_))}
+        for name, value in found.items():
+            if value != k:
+                raise ValueError(f"{name} is {value}, but was {k} for the chunks before: set it back, or fit again.")
+
+    def _fitted_schema(self) -> dict[str, Spec]:
+        lengths = doubles("k", low=0, high=1 + UNIT)
+        parts = {"centers": doubles("k", "d"), "masses": doubles("k", low=0), "lengths": lengths, "published": floats("k", "d")}
+        return {**super()._fitted_schema(), "_stream": Parts(Stream, parts)}
 
     def _next_chunk(self, rows: Rows, centers: Centers) -> None:
         kinds = {block.X.dtype for block, _ in rows.raw_shares(near_block, rows, centers)}
         rows.dtype = np.result_type(*kinds)  # float64 for rows far out of the range of those before
         C, masses, lengths, published = self._stream
         if not np.array_equal(self.cluster_centers_, published):  # the user has put them elsewhere
-            C, lengths = self.cluster_centers_, np.ones(len(C))
+            C, lengths = self._checked_centers(), np.ones(len(C))
         self._finish_chunk(rows, running.begin(rows, rows.frame.into(C, np.dtype(np.float64)), masses, lengths))
 
     def _finish_chunk(self, rows: Rows, means: Means) -> None:
@@ -105,6 +113,7 @@ class StreamMover(CenterMover):
         per_row = (self.labels_, rows.weights)
         self.inertia_ = rows.frame.energy_out_of(sum(rows.raw_shares(_label_block, rows, centers, per_row=per_row)))
         self.n_iter_ = getattr(self, "n_iter_", 0) + 1
+        self._record_parameters()
 
     def _remember(self, rows: Rows) -> None:
         C = self.cluster_centers_

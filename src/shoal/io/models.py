@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator
 
+from ..binary.codes import LINEAR_CODE, LinearCode
 from ..core.estimator import warn
+from ..core.schema import check_fitted_state, check_unchanged_parameters
 from .archive import read, write
 from .errors import Rejected
 from .values import Reader, Writer
@@ -38,8 +39,9 @@ def save(model: Any, path: Any) -> None:
     ...     bool((shoal.load(f"{folder}/model.npz").predict(X) == model.labels_).all())
     True
     """
-    if not isinstance(model, BaseEstimator) and not hasattr(model, "_fields"):
+    if not is_model(model):
         raise TypeError(f"model is a {type(model).__name__}: give an estimator of Shoal's, or a code.")
+    check_model(model)
     writer = Writer()
     content = writer.encode(model, "model")
     if writer.dropped:
@@ -66,20 +68,26 @@ def load(path: Any) -> Any:
     """
     content, arrays = read(Path(path), "model")
     model = Reader(arrays, str(path)).decode(content)
-    if not isinstance(model, BaseEstimator) and not hasattr(model, "_fields"):
+    if not is_model(model):
         raise Rejected(f"{path}: holds no model: name a file that shoal.save wrote.")
-    for part in (model, *(getattr(model, name, None) for name in ("estimator_", "kmeans_"))):
-        if isinstance(part, BaseEstimator):
-            _check(part, path)
+    try:
+        check_model(model)
+    except ValueError as error:  # the file is intact, but no fit produced what it holds
+        raise Rejected(f"{path}: holds a model that no fit produced: {error}") from error
     return model
 
 
-def _check(model: Any, path: Any) -> None:
-    """A file may be whole, and hold a model that no fit has made."""
-    try:
-        model._validate_params()
-    except ValueError as error:
-        raise Rejected(f"{path}: holds a parameter that can't be ({error}): fit the model anew.") from error
-    C = getattr(model, "cluster_centers_", None)
-    if C is not None and not (isinstance(C, np.ndarray) and C.ndim == 2 and C.size and np.isfinite(C).all()):
-        raise Rejected(f"{path}: holds centres that are none: fit the model anew.")
+def is_model(value: Any) -> bool:
+    return isinstance(value, LinearCode) or (isinstance(value, BaseEstimator) and hasattr(value, "_fitted_schema"))
+
+
+def check_model(model: Any) -> None:
+    """Raise ValueError for parameters and attributes that do not fit together."""
+    if isinstance(model, LinearCode):
+        LINEAR_CODE.check(model, "code", {})
+        return
+    for part in (model, *(getattr(model, name, None) for name in ("estimator", "estimator_", "kmeans_"))):
+        if isinstance(part, BaseEstimator):
+            part._validate_params()
+            check_unchanged_parameters(part)
+    check_fitted_state(model)

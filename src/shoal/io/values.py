@@ -99,7 +99,9 @@ class Writer:
         own = model.get_params(deep=False)
         params = {name: self._parameter(value, name) for name, value in own.items()}
         params = {name: value for name, value in params.items() if value is not NotImplemented}
-        learned = {name: value for name, value in vars(model).items() if name not in own and name not in OUTSIDE}
+        schema = model._fitted_schema()
+        learned = {name: value for name, value in vars(model).items() if name in schema}
+        self.dropped += [name for name in vars(model) if name not in {*own, *schema, *OUTSIDE}]
         return {
             "$model": [
                 _home(type(model), what),
@@ -203,11 +205,12 @@ class Reader:
     def _model(self, told: Any) -> Any:
         home, params, learned = told
         kind = _found(home)
-        if not issubclass(kind, BaseEstimator) or inspect.isabstract(kind):
+        if not issubclass(kind, BaseEstimator) or inspect.isabstract(kind) or not hasattr(kind, "_fitted_schema"):
             raise ValueError(f"{home} is no estimator")
         model = kind(**{name: self._decode(value) for name, value in params.items()})
+        schema = model._fitted_schema()
         for name, value in learned.items():
-            if not re.fullmatch(r"_?[a-z]\w*", name) or hasattr(kind, name):
+            if name not in schema:
                 raise ValueError(f"{name!r} is nothing that a fit learns")
             setattr(model, name, self._decode(value))
         return model

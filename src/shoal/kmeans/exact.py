@@ -12,6 +12,7 @@ from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments
 from ..core.parameters import keep
 from ..core.rows import Rows
+from ..core.schema import Choice, Spec
 from ..core.seeding import SETTLED
 from .auto import ALGORITHMS, find, memory
 
@@ -80,6 +81,9 @@ class KMeans(CenterMover):
 
     def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
         return {**super()._memory(n, d, wide), **memory(self.algorithm, n, d, self.n_clusters, wide)}
+
+    def _fitted_schema(self) -> dict[str, Spec]:
+        return {**super()._fitted_schema(), "algorithm_": Choice(tuple(ALGORITHMS))}
 
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         self.algorithm_, assign = find(rows, self.n_clusters, self.algorithm)

@@ -211,6 +211,7 @@ class MiniBatchKMeans(StreamMover):
             step=advance,
             done=lambda state, info: state.drift <= tol or (patience is not None and state.idle >= patience),
             assign=assign_once,
+            info=Info,
         )
 
     def _take_in(self, rows: Rows, means: Means) -> None:

@@ -28,6 +28,7 @@ from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments
 from ..core.parameters import keep
 from ..core.rows import Rows
+from ..core.schema import Number, Spec
 from ..core.types import Array
 from .auto import assign_once
 
@@ -229,6 +230,7 @@ class SphericalMixture(CenterMover):
         "variance": [Interval(Real, 0, None, closed="neither")],
     }
 
+    _model_parameters = ("variance",)
     variance: float
     log_likelihood_: float
 
@@ -259,9 +261,16 @@ class SphericalMixture(CenterMover):
             step=lambda state: step(rows, state, bell),
             done=lambda state, info: info.gain <= self.tol or info.shift == 0,
             assign=assign_once,
+            info=Info,
         )
 
-    def _settle(self, rows: Rows, outcome: Outcome, method: Method) -> tuple[Outcome, float]:
+    def _evaluate(self, rows: Rows, outcome: Outcome, method: Method) -> tuple[Outcome, float]:
+        return self._settle(rows, outcome, method, True)
+
+    def _fitted_schema(self) -> dict[str, Spec]:
+        return {**super()._fitted_schema(), "log_likelihood_": Number(finite=False)}
+
+    def _settle(self, rows: Rows, outcome: Outcome, method: Method, resumed: bool) -> tuple[Outcome, float]:
         """Labels, energy and likelihood of the centres as they will be published. Those that have met are not parted."""
         state = self._as_published(rows, partition.begin(rows, outcome.state.centers))
         state = partition.label(rows, state, method.assign)

@@ -30,6 +30,7 @@ from ..core.moments import Moments
 from ..core.parameters import Count, keep
 from ..core.partition import Assign, Partition
 from ..core.rows import Rows
+from ..core.schema import Number, Spec
 from ..core.seeding import generator
 from ..core.shuffle import Order
 from ..core.types import Array
@@ -271,14 +272,17 @@ class NestedKMeans(CenterMover):
             whole = info.batch == len(rows)
             return (whole and (info.reassigned == 0 or info.shift <= tol)) or remaining(state.seen, len(rows)) < self.quality
 
-        return Method(begin, advance, done, ending(assign))
+        return Method(begin, advance, done, ending(assign), Info)
 
     def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
         bounds = memory(BOUNDS[self.bounds], n, d, self.n_clusters, wide)
         return {**super()._memory(n, d, wide), "the batch's places": 2.0 * n, **bounds}
 
-    def _settle(self, rows: Rows, outcome: Outcome, method: Method) -> tuple[Outcome, float]:
-        return super()._settle(rows, outcome._replace(state=outcome.state.partition), method)
+    def _settle(self, rows: Rows, outcome: Outcome, method: Method, resumed: bool) -> tuple[Outcome, float]:
+        return super()._settle(rows, outcome._replace(state=outcome.state.partition), method, resumed)
+
+    def _fitted_schema(self) -> dict[str, Spec]:
+        return {**super()._fitted_schema(), "remaining_": Number(finite=False)}
 
     def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
         super()._publish(rows, outcome, energy)

@@ -235,6 +235,7 @@ class VarianceReducedKMeans(CenterMover):
             step=lambda state: step(rows, state, plan),
             done=lambda state, info: info.reassigned == 0 or info.shift <= tol,
             assign=ending(assign),
+            info=Info,
         )
 
     def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:

@@ -11,6 +11,7 @@ import numpy as np
 from ..binary.codes import Codes
 from ..core.checks import check_rows, check_weights
 from ..core.rows import Frame, Rows
+from ..core.schema import check_fitted_state
 from ..core.sources import Source
 from ..core.standardized import Standardized
 from ..core.types import Array
@@ -46,10 +47,12 @@ def gather(model: Any, X: Any, options: Options = Options(), origin: Origin = Or
     source = X if isinstance(X, Codes) else check_rows(None, X, reset=False)
     n, d = source.shape
     _check(options, n, d)
+    if hasattr(model, "_fitted_schema"):
+        check_fitted_state(model)
     labels = getattr(model, "labels_", None)
     if labels is None or len(labels) != n:
         labels = model.predict(X)
-    labels = np.ascontiguousarray(labels, np.int32)
+    labels = _checked_labels(labels, n, len(getattr(model, "cluster_centers_", ())) or n)
     place = _place(model, X, source, labels, check_weights(options.weights, n))
     with place.rows as rows:
         own = place.space == "rows"
@@ -83,6 +86,14 @@ def gather(model: Any, X: Any, options: Options = Options(), origin: Origin = Or
             quality=judged.quality,
             warnings=[*map(str, warnings), *_doubts(model, float(energies.sum()), n)],
         )
+
+
+def _checked_labels(labels: Any, n: int, k: int) -> Array:
+    """Labels of n rows in at most k clusters, of any estimator."""
+    found = np.asarray(labels)
+    if found.shape != (n,) or found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= k:
+        raise ValueError(f"labels_ must be {n} integers from 0 to {k - 1}, one for each row of X: fit the model again.")
+    return np.ascontiguousarray(found, np.int32)
 
 
 def _check(options: Options, n: int, d: int) -> None:

@@ -79,9 +79,10 @@ def _where(block_info: Any) -> str:
 def _light(model: Any) -> Any:
     """The same model without what new rows have no use for."""
     light = copy(model)
-    for unused in ("labels_", "history_", "callback"):
-        if unused in vars(light):
-            setattr(light, unused, None)
+    for unused in ("labels_", "history_"):
+        vars(light).pop(unused, None)
+    if hasattr(light, "callback"):
+        light.callback = None
     if hasattr(light, "n_threads"):
         light.n_threads = 1
     for inner in ("estimator", "estimator_"):

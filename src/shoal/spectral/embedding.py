@@ -24,15 +24,39 @@ from ..core.directions import of_unit_length
 from ..core.driver import Journal, Limits, Outcome, journal
 from ..core.engine import lazily, using
 from ..core.estimator import all_or_nothing, seed_of, tell_user, warn
+from ..core.kept import is_outcome
 from ..core.memory import planned
 from ..core.moments import check_values
 from ..core.parameters import Count, share_docs
 from ..core.rows import Frame, Rows
+from ..core.schema import (
+    ArraySpec,
+    Fitted,
+    History,
+    Names,
+    Number,
+    OneOf,
+    OutputConfig,
+    ParameterValues,
+    Parts,
+    SizeOf,
+    Spec,
+    Text,
+    check_fitted_state,
+    check_unchanged_parameters,
+    count,
+    doubles,
+    floats,
+    frame,
+    labels,
+    matches,
+    optional,
+)
 from ..core.shuffle import keys_of
 from ..core.sources import DenseSource
 from ..core.types import Array
 from ..kmeans.exact import KMeans
-from .kinds import Reach
+from .kinds import GIVEN, KERNEL, NEIGHBOR_ROWS, Reach
 from .laplacian import inverse_root
 from .parameters import ATTRIBUTES, PARAMETERS
 
@@ -86,6 +110,21 @@ class Found(NamedTuple):
     outcome: Outcome
 
 
+def zeros(shape: tuple[int, ...], dtype: Any = np.float64) -> Array:
+    """An example of an array, which takes no memory."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def is_clustering(found: Any, asked: KMeans, points: Array) -> bool:
+    """Whether a model from a checkpoint is what a fit of another one to these points could have left."""
+    n, d = points.shape
+    if not matches(Fitted(KMeans, {"n": "n", "d": "d", "k": "k"}), found, {"n": n, "d": d, "k": asked.n_clusters}):
+        return False
+    if repr(found.get_params()) != repr(asked.get_params()) or not {"cluster_centers_", "labels_"} <= set(vars(found)):
+        return False
+    return bool(np.array_equal(found.predict(points), found.labels_))
+
+
 def tell_of_flat(values: Array, least: float, so: str) -> Array:
     """Which eigenvalues are above what may be noise; the user is told of the others."""
     there: Array = values > least
@@ -120,6 +159,36 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
     verbose: int
     labels_: Array
     embedding_: Array
+    _fit_parameters: dict[str, Any]
+    _model_parameters: ClassVar[tuple[str, ...]] = ("normalize",)
+    _required_attributes: ClassVar[tuple[str, ...]] = ("n_features_in_", "embedding_", "extension_", "kmeans_")
+
+    def _fitted_schema(self) -> dict[str, Spec]:
+        """What a fit sets, in the order in which it is checked. "e": eigenvectors, "b": rows that others are compared with."""
+        keys = {"keys": ArraySpec(("u",), ("uint64", "int64"), increasing=True)}
+        keys["places"] = ArraySpec(("u",), ("int64",), 0, "n")
+        return {
+            "n_features_in_": SizeOf("d"),
+            "feature_names_in_": Names("d"),
+            "_fit_parameters": ParameterValues(self._model_parameters),
+            "embedding_": floats("n", "e"),
+            "eigenvalues_": doubles("e"),
+            "extension_": Parts(Extension, {"map": self._map_spec(), "frame": frame(), **keys}),
+            "kmeans_": Fitted(KMeans, {"n": "n", "d": "e", "k": "k"}),
+            "labels_": labels("n", "k"),
+            "sigma_": optional(Number(0)),
+            "degree_error_": Number(0),
+            "n_iter_": count(),
+            "history_": History(),
+            "stop_reason_": Text(),
+            "_sklearn_output_config": OutputConfig(),
+        }
+
+    def _map_spec(self) -> Spec:
+        """What embeds new rows."""
+        entries = {"P": floats("b", "e"), "q": floats("b")}
+        computed = [Parts(Map, {"reach": reach, **entries}) for reach in (KERNEL, NEIGHBOR_ROWS)]
+        return OneOf((Parts(Map, {"reach": GIVEN, "P": floats("d", "e"), "q": floats("d")}), *computed))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -197,8 +266,12 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         self.n_iter_ = len(self.history_)
         self.extension_ = Extension(found.map, rows.frame, keys, places)
         kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=journal.seed, n_threads=self.n_threads)
-        self.kmeans_ = journal.once("clusters", lambda: kmeans.fit(self._points(W)))
+        points = self._points(W)
+        self.kmeans_ = journal.once("clusters", lambda: kmeans.fit(points), lambda kept: is_clustering(kept, kmeans, points))
         self.labels_ = self.kmeans_.labels_
+        self._fit_parameters = {name: getattr(self, name) for name in self._model_parameters}
+        if not np.isfinite(W).all():
+            raise ValueError("The embedding is not finite, though the rows of X were: X was changed during the fit; fit again.")
 
     def _points(self, W: Array) -> Array:
         """What k-means gets to see."""
@@ -212,15 +285,23 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         done: Callable[[Any, Info], bool],
         limits: Limits,
         beside: Mapping[str, int] = MappingProxyType({}),
+        *,
+        like: Any,
     ) -> Outcome:
-        """`beside`: what the way to the first step and from the last one takes, which the first record is to hold too."""
+        """`beside`: what the way to the first step and from the last one takes, which the first record is to hold too.
+
+        `like`: an example of a state, by which one from a checkpoint is judged.
+        """
 
         def tell(record: dict[str, Any]) -> bool:
             if record["step"] == 1:
                 record.update({key: record[key] + more for key, more in beside.items()})
             return tell_user(self, record)
 
-        outcome = journal.drive("eigenvectors", step, begin, done, limits, [tell])
+        def is_sound(kept: Any) -> bool:
+            return is_outcome(kept, like, 0, self.n_clusters, Info)
+
+        outcome = journal.drive("eigenvectors", step, begin, done, limits, [tell], is_sound)
         tol = getattr(self, "tol", 0)
         if outcome.reason == "max_iter" and outcome.info.change > STILL * tol > 0:
             warn(
@@ -230,9 +311,9 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
             )
         return outcome
 
-    def _at_once(self, journal: Journal, step: Callable[[], tuple[Any, Info]]) -> Outcome:
+    def _at_once(self, journal: Journal, step: Callable[[], tuple[Any, Info]], like: Any) -> Outcome:
         """A method of one step."""
-        return self._drive(journal, lambda _: step(), lambda: None, lambda state, info: True, Limits(1))
+        return self._drive(journal, lambda _: step(), lambda: None, lambda state, info: True, Limits(1), like=like)
 
     @lazily
     def transform(self, X: Any) -> Array:
@@ -250,7 +331,10 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         return self._entries(X)
 
     def _entries(self, X: Any) -> Array:
-        check_is_fitted(self, "embedding_")
+        check_is_fitted(self, list(self._required_attributes))
+        self._validate_params()
+        check_unchanged_parameters(self)
+        check_fitted_state(self, *self._required_attributes)
         source = check_rows(self, X, reset=False)
         known = self.extension_
         with Rows(source, frame=known.frame, n_threads=self.n_threads) as rows:

@@ -9,6 +9,8 @@ import numpy as np
 
 from ..core.moments import measure
 from ..core.rows import Rows
+from ..core.schema import FLAG, MAX_EXPONENT, NOTHING, Below, Number, OneOf, Parts, RowsSpec, count, floats
+from ..core.schema import Choice as Among
 from ..core.types import Array
 from . import graph
 from .affinity import KernelAffinity, choose_sigma, inverse_scales, least_scale
@@ -18,6 +20,7 @@ from .neighbors import approximate, nearest
 KERNELS = ("rbf", "rbf-norm", "self-tuning")
 KINDS = (*KERNELS, "knn", "precomputed")
 NEIGHBORS = {"knn": 10, "self-tuning": 7}
+TINY = 1e-300
 LEAST = 1e-15  # a scale, in the rows' frame: one over its square is still a float32
 
 
@@ -75,6 +78,17 @@ class Given:
 def _given_block(start: int, raw: Any, out: Array, B: Array, exponent: int) -> None:
     graph.check_block(start, raw)
     out[:] = graph.scaled(raw, exponent) @ B
+
+
+_scales = {"u": floats("b", low=TINY), "root": FLAG, "least": Number(0)}
+KERNEL = OneOf(
+    (
+        Parts(KernelAffinity, {"rows": RowsSpec("b", "d"), "among": NOTHING, "neighbor": Among((0,)), **_scales}),
+        Parts(KernelAffinity, {"rows": RowsSpec("b", "d"), "among": RowsSpec("a", "d"), "neighbor": Below("a"), **_scales}),
+    )
+)
+NEIGHBOR_ROWS = Parts(Neighbors, {"rows": RowsSpec("b", "d"), "count": Below("b")})
+GIVEN = Parts(Given, {"exponent": count(-MAX_EXPONENT, MAX_EXPONENT)})
 
 
 def kernel(rows: Rows, choice: Choice, k: int, seed: int) -> tuple[KernelAffinity, float | None]:

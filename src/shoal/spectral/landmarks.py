@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,10 +24,11 @@ from ..core.driver import Journal
 from ..core.moments import measure
 from ..core.parameters import Count, keep
 from ..core.rows import Rows
+from ..core.schema import Below, Number, Parts, RowsSpec, Spec, floats, matches, optional
 from ..core.sources import ArraySource
 from ..core.types import Array
 from ..kmeans.exact import KMeans
-from .embedding import NOISE, Found, Info, SpectralEstimator, tell_of_flat
+from .embedding import NOISE, Found, Info, SpectralEstimator, tell_of_flat, zeros
 from .laplacian import inverse_root
 from .neighbors import nearest
 
@@ -127,7 +129,9 @@ class LandmarkSpectral(SpectralEstimator):
         if p < k:
             raise ValueError(f"n_landmarks={p} landmarks have no n_clusters={k} singular vectors: ask for more of them.")
         rows.frame = measure(rows).frame
-        landmarks = Rows(ArraySource(journal.once("landmarks", lambda: self._landmarks(X, p, journal.seed))), frame=rows.frame)
+        find = partial(self._landmarks, X, p, journal.seed)
+        found = journal.once("landmarks", find, partial(is_landmarks, p=p, d=rows.d))
+        landmarks = Rows(ArraySource(found), frame=rows.frame)
         landmarks.dtype = rows.dtype
         count = min(self.n_nearest, len(landmarks))
         sigma2 = None if self.sigma is None else in_frame(self.sigma, rows.frame.exponent)
@@ -139,18 +143,30 @@ class LandmarkSpectral(SpectralEstimator):
             flops = 2 * n * count**2 + 9 * p**3 + 2 * n * count * k
             return (P, values, Z, who), Info(-float(values.sum()) / 2, 0.0, p, flops)
 
-        outcome = self._at_once(journal, step)
+        q = len(landmarks)
+        like = zeros((q, k)), zeros((k,)), zeros((n, count)), zeros((n, count), np.int64)
+        outcome = self._at_once(journal, step, like)
         P, values, Z, who = outcome.state
+        journal.trust(bool(who.max() < q))
         there = tell_of_flat(values, NOISE, "the embedding has zeros for the others")
         way = LandmarkMap(landmarks, count, sigma2, np.where(there, P, 0))
         self.sigma_ = None if self.sigma is None else float(self.sigma)
         return Found(way.of(Z, who).astype(rows.dtype), values, way, outcome._replace(state=None))
+
+    def _map_spec(self) -> Spec:
+        parts = {"landmarks": RowsSpec("b", "d"), "nearest": Below("b"), "sigma2": optional(Number(0)), "P": floats("b", "e")}
+        return Parts(LandmarkMap, parts)
 
     def _landmarks(self, X: Any, p: int, seed: int) -> Array:
         model = KMeans(p, max_iter=FEW_STEPS, random_state=seed, n_threads=self.n_threads)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than landmarks: then these are the rows
             return np.unique(model.fit(X).cluster_centers_, axis=0)
+
+
+def is_landmarks(found: Any, p: int, d: int) -> bool:
+    """Whether landmarks from a checkpoint are at most p rows of d finite numbers."""
+    return matches(floats("p", d), found, {}) and 0 < len(found) <= p
 
 
 def mixtures(Z: Array, who: Array, p: int, k: int) -> tuple[Array, Array]:

@@ -25,7 +25,7 @@ from ..core.parameters import Count, keep
 from ..core.seeding import generator
 from ..core.types import Array, is_sparse
 from .affinity import KernelAffinity
-from .embedding import Info
+from .embedding import Info, zeros
 from .graph import GraphAffinity
 from .laplacian import Affinity, Laplacian, inverse_root
 from .manifold import change, inner, project, random_point, retract
@@ -286,6 +286,7 @@ class MiniBatchSpectral(LaplacianEstimator):
             lambda state, info: info.change <= self.tol and state.t * size >= used and info.columns > 0,  # a draw may be empty
             Limits(self.max_iter or (min(-(-L.n // size), MOST) if used else MOST), deadline),
             {"columns": used + looks},
+            like=State(zeros((L.n, k)), zeros((L.n, k)), zeros((k, k)), 0, 0.0),
         )
         W = outcome.state.W
         W, values = rotated(W, quotients(L, W, looks, generator(journal.seed, 1 << 45)) if looks else inner(W, L.times(W)))

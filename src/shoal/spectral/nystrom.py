@@ -24,7 +24,7 @@ from ..core.rows import Rows
 from ..core.seeding import generator
 from ..core.types import Array
 from .affinity import KernelAffinity, fill
-from .embedding import NOISE, Found, Info, Map, SpectralEstimator, tell_of_flat
+from .embedding import NOISE, Found, Info, Map, SpectralEstimator, tell_of_flat, zeros
 from .kinds import KERNELS, Choice, kernel
 from .laplacian import check_degrees, inverse_root
 
@@ -147,7 +147,7 @@ class NystromSpectral(SpectralEstimator):
             flops += m**2 + m**3 - n
             return (way.P, way.q, values, degrees), Info(-float(values.sum()) / 2, 0.0, m, flops)
 
-        outcome = self._at_once(journal, step)
+        outcome = self._at_once(journal, step, (zeros((m, k)), zeros((m,)), zeros((k,)), zeros((n,))))
         P, q, values, degrees = outcome.state
         check_degrees(degrees, "raise sigma, or take more rows by n_samples", f"any of the n_samples={m} that were drawn")
         P = np.where(tell_of_flat(values, NOISE, "the embedding has zeros for the others"), P, 0)

@@ -12,11 +12,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..core.directions import signed
 from ..core.driver import Journal, Outcome
 from ..core.estimator import warn
+from ..core.kept import is_like
 from ..core.parameters import Count
 from ..core.rows import Rows
 from ..core.types import Array
 from .affinity import KernelAffinity
-from .embedding import Found, Info, Map, SpectralEstimator, tell_of_flat
+from .embedding import Found, Info, Map, SpectralEstimator, tell_of_flat, zeros
 from .graph import size_of, stored
 from .kinds import KINDS, Choice, Kind, find
 from .lanczos import leading
@@ -58,7 +59,7 @@ class LaplacianEstimator(SpectralEstimator):
             vectors, values, products = leading(L, self.n_clusters, journal.seed)
             return (vectors, values), Info(-float(values.sum()) / 2, 0.0, products * L.n, products * (2 * L.n**2 - L.n))
 
-        outcome = self._at_once(journal, step)
+        outcome = self._at_once(journal, step, (zeros((L.n, self.n_clusters)), zeros((self.n_clusters,))))
         vectors, values = outcome.state
         return vectors.astype(L.dtype), values, outcome
 
@@ -100,7 +101,10 @@ class LaplacianEstimator(SpectralEstimator):
         def sums() -> tuple[Array, float]:
             return (affinity.degrees(), 0.0) if count is None else estimate_degrees(affinity, count, journal.seed)
 
-        degrees, self.degree_error_ = journal.once("degrees", sums)
+        def is_sound(kept: Any) -> bool:
+            return is_like(kept, (zeros((affinity.n,)), 0.0), 0, 0) and bool(kept[0].min() >= 0)
+
+        degrees, self.degree_error_ = journal.once("degrees", sums, is_sound)
         check_degrees(degrees, kind.remedy)
         return Laplacian(affinity, degrees)
 

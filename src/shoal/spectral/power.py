@@ -19,7 +19,7 @@ from ..core.driver import Journal, Limits, Outcome
 from ..core.parameters import Count, keep
 from ..core.seeding import generator
 from ..core.types import Array
-from .embedding import Info
+from .embedding import Info, zeros
 from .laplacian import Laplacian
 from .manifold import change, inner, random_point, retract
 from .operator import LaplacianEstimator
@@ -111,6 +111,7 @@ class PowerSpectral(LaplacianEstimator):
             lambda state, info: info.change <= self.tol,
             Limits(self.max_iter, deadline),
             {"flops": 2 * L.n * k**2 + 2 * k**3},  # the SVD
+            like=State(zeros((L.n, k)), zeros((L.n, k)), 0.0),
         )
         U, values, _ = np.linalg.svd(outcome.state.Y, full_matrices=False)
         return U, values.astype(np.float64) - outcome.state.c, outcome
