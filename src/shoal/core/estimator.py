@@ -17,11 +17,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from .blocks import Block, Centers
 from .checks import check_rows, check_weights, floats
+from .driver import REASONS
 from .engine import lazily
 from .moments import check_values
 from .partition import energy_block
 from .rows import Frame, Rows, working_dtype
 from .schema import (
+    Choice,
     History,
     Names,
     Number,
@@ -29,7 +31,6 @@ from .schema import (
     ParameterValues,
     SizeOf,
     Spec,
-    Text,
     check_fitted_state,
     check_unchanged_parameters,
 )
@@ -193,7 +194,7 @@ class CentersEstimator(
             "inertia_": Number(finite=False),
             "n_iter_": counted(),
             "history_": History(),
-            "stop_reason_": Text(),
+            "stop_reason_": Choice(REASONS),
             "_sklearn_output_config": OutputConfig(),
         }
 
@@ -203,8 +204,8 @@ class CentersEstimator(
     def _checked_centers(self) -> Array:
         """`cluster_centers_`, which users may set, as an array that the fit could have produced."""
         self._validate_params()
-        check_unchanged_parameters(self)
         sizes = check_fitted_state(self, *self._prediction_attributes)
+        check_unchanged_parameters(self)
         C = np.asarray(self.cluster_centers_)
         if self._centers_frame.bits and C.dtype.kind in "biuf":
             C = C > 0.5
@@ -218,7 +219,8 @@ class CentersEstimator(
     @property
     def _centers_frame(self) -> Frame:
         """The frame of the fit, or the default one for centres that were set without a fit."""
-        return getattr(self, "_frame", Frame.of(self._metric_of_centers))
+        found = vars(self).get("_frame")
+        return found if isinstance(found, Frame) else Frame.of(self._metric_of_centers)
 
     def _source(self, X: Any, *, reset: bool) -> Source:
         """The rows of X, checked."""

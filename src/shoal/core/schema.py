@@ -52,13 +52,14 @@ def shown(shape: tuple[Size, ...], sizes: Sizes) -> str:
 
 @dataclass(frozen=True)
 class ArraySpec(Spec):
-    """A NumPy array: its shape, its types and its range. Floats must be finite."""
+    """A NumPy array: its shape, its types and its range. Floats must be finite; empty arrays must be allowed."""
 
     shape: tuple[Size, ...]
     dtypes: tuple[str, ...] = ("float32", "float64")
     low: float = -math.inf
     high: float | str = math.inf  # a symbol: values must be below that size
     increasing: bool = False
+    may_be_empty: bool = False
 
     def check(self, value: Any, name: str, sizes: Sizes) -> None:
         if not isinstance(value, np.ndarray):
@@ -67,12 +68,16 @@ class ArraySpec(Spec):
             raise fail(name, f"has dtype {value.dtype}", " or ".join(self.dtypes))
         if value.ndim != len(self.shape) or not all(map(partial(resolve, sizes=sizes), self.shape, value.shape)):
             raise fail(name, f"has shape {value.shape}", shown(self.shape, sizes))
+        if not value.size and not self.may_be_empty:
+            raise fail(name, f"has shape {value.shape}", "values")
         self._check_values(value, name, sizes)
 
     def _check_values(self, value: Array, name: str, sizes: Sizes) -> None:
         if not value.size or value.dtype == bool:
             return
         low, high = float(value.min()), float(value.max())
+        if isinstance(self.high, str) and self.high not in sizes:
+            raise fail(name, "refers to attributes that are missing", "a complete model")
         most = sizes[self.high] - 1 if isinstance(self.high, str) else self.high
         if not (math.isfinite(low) and math.isfinite(high) and low >= self.low and high <= most):  # NaN compares as false
             raise fail(name, f"holds values from {low:.6g} to {high:.6g}", f"finite values from {self.low:g} to {most:g}")
@@ -157,14 +162,6 @@ class Choice(Spec):
 NOTHING, FLAG = Choice((None,)), Choice((False, True))
 
 
-class Text(Spec):
-    """A string."""
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        if not isinstance(value, str):
-            raise fail(name, f"is of type {type(value).__name__}", "text")
-
-
 @dataclass(frozen=True)
 class Names(Spec):
     """An array of strings."""
@@ -216,17 +213,20 @@ class Parts(Spec):
             spec.check(getattr(value, part), f"{name}.{part}", sizes)
 
 
+@dataclass(frozen=True)
 class History(Spec):
-    """Records of steps: numbers by name."""
+    """Records of steps, at least one: numbers by name."""
+
+    fields: tuple[str, ...] = ("step", "seconds")
 
     def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        records = value if isinstance(value, list) and all(isinstance(record, dict) for record in value) else None
-        if records is None or not all(map(_is_record, records)):
-            raise fail(name, "does not hold records of steps", "a list of dicts of numbers")
+        if not (isinstance(value, list) and value and all(map(self._is_record, value))):
+            raise fail(name, "does not hold records of steps", f"dicts of numbers, {', '.join(self.fields)} among them")
 
-
-def _is_record(record: dict[Any, Any]) -> bool:
-    return all(isinstance(key, str) and isinstance(value, int | float | np.number) for key, value in record.items())
+    def _is_record(self, record: Any) -> bool:
+        if not isinstance(record, dict) or not set(self.fields) <= set(record):
+            return False
+        return all(isinstance(key, str) and isinstance(value, int | float | np.number) for key, value in record.items())
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     def scaled(self, X: Any) -> FileSource:
         """Rows as the estimator gets to see them: what it takes in their place."""
         check_is_fitted(self, list(self._required_attributes))
-        check_fitted_state(self, "n_features_in_", "mean_", "scale_")
+        check_fitted_state(self, *self._required_attributes)
         return self._scaled(check_rows(self, X, reset=False))
 
     @lazily

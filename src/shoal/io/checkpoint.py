@@ -89,7 +89,10 @@ class Checkpoint:
         self._about = {name: _print_of(value) for name, value in about.items() if name not in FREE}
         if not self.path.exists():
             return None
-        (kept, content), arrays = read(self.path, "checkpoint")
+        stored, arrays = read(self.path, "checkpoint")
+        kept, content = stored if isinstance(stored, list) and len(stored) == 2 else (None, None)
+        if not isinstance(kept, dict):
+            raise Rejected(f"{self.path}: holds no state of a fit: name another file.")
         for name in {**self._about, **kept}:
             if self._about.get(name) != kept.get(name):
                 self.refuse(name)

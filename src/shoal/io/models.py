@@ -86,8 +86,9 @@ def check_model(model: Any) -> None:
     if isinstance(model, LinearCode):
         LINEAR_CODE.check(model, "code", {})
         return
-    for part in (model, *(getattr(model, name, None) for name in ("estimator", "estimator_", "kmeans_"))):
+    parts = (model, *(getattr(model, name, None) for name in ("estimator", "estimator_", "kmeans_")))
+    for part in parts:
         if isinstance(part, BaseEstimator):
             part._validate_params()
+            check_fitted_state(part)
             check_unchanged_parameters(part)
-    check_fitted_state(model)

@@ -30,7 +30,7 @@ from ..core.moments import Moments
 from ..core.parameters import Count, keep
 from ..core.partition import Assign, Partition
 from ..core.rows import Rows
-from ..core.schema import Number, Spec
+from ..core.schema import Choice, History, Number, Spec
 from ..core.seeding import generator
 from ..core.shuffle import Order
 from ..core.types import Array
@@ -282,7 +282,13 @@ class NestedKMeans(CenterMover):
         return super()._settle(rows, outcome._replace(state=outcome.state.partition), method, resumed)
 
     def _fitted_schema(self) -> dict[str, Spec]:
-        return {**super()._fitted_schema(), "remaining_": Number(finite=False)}
+        own = {"remaining_": Number(finite=False), "history_": History(("step", "seconds", *Info._fields))}
+        return {**super()._fitted_schema(), **own, "stop_reason_": Choice(tuple(WHY))}
+
+    def _could_have_left(self, trials: Any, rows: Rows, method: Method, starts: int) -> bool:
+        if not super()._could_have_left(trials, rows, method, starts):
+            return False
+        return all(type(info) is Info for info in getattr(getattr(trials.run, "state", None), "seen", ()))
 
     def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
         super()._publish(rows, outcome, energy)

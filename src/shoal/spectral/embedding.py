@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core.checks import check_rows
 from ..core.directions import of_unit_length
-from ..core.driver import Journal, Limits, Outcome, journal
+from ..core.driver import REASONS, Journal, Limits, Outcome, journal
 from ..core.engine import lazily, using
 from ..core.estimator import all_or_nothing, seed_of, tell_user, warn
 from ..core.kept import is_outcome
@@ -31,6 +31,7 @@ from ..core.parameters import Count, share_docs
 from ..core.rows import Frame, Rows
 from ..core.schema import (
     ArraySpec,
+    Choice,
     Fitted,
     History,
     Names,
@@ -41,7 +42,6 @@ from ..core.schema import (
     Parts,
     SizeOf,
     Spec,
-    Text,
     check_fitted_state,
     check_unchanged_parameters,
     count,
@@ -165,8 +165,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
 
     def _fitted_schema(self) -> dict[str, Spec]:
         """What a fit sets, in the order in which it is checked. "e": eigenvectors, "b": rows that others are compared with."""
-        keys = {"keys": ArraySpec(("u",), ("uint64", "int64"), increasing=True)}
-        keys["places"] = ArraySpec(("u",), ("int64",), 0, "n")
+        keys = {"keys": ArraySpec(("u",), ("uint64", "int64"), increasing=True, may_be_empty=True)}
+        keys["places"] = ArraySpec(("u",), ("int64",), 0, "n", may_be_empty=True)
         return {
             "n_features_in_": SizeOf("d"),
             "feature_names_in_": Names("d"),
@@ -180,7 +180,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
             "degree_error_": Number(0),
             "n_iter_": count(),
             "history_": History(),
-            "stop_reason_": Text(),
+            "stop_reason_": Choice(REASONS),
             "_sklearn_output_config": OutputConfig(),
         }
 
@@ -333,8 +333,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
     def _entries(self, X: Any) -> Array:
         check_is_fitted(self, list(self._required_attributes))
         self._validate_params()
+        check_fitted_state(self, *self._required_attributes, "_fit_parameters")
         check_unchanged_parameters(self)
-        check_fitted_state(self, *self._required_attributes)
         source = check_rows(self, X, reset=False)
         known = self.extension_
         with Rows(source, frame=known.frame, n_threads=self.n_threads) as rows:

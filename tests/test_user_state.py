@@ -1,0 +1,130 @@
+"""Attributes and parameters that users change between calls: checked before compiled code sees them."""
+
+import numpy as np
+import pytest
+
+import shoal
+from shoal.binary import LinearCode
+from shoal.report import gather
+from tests.io.resealed import MODELS, SCALARS, arrays_like, data_for, harmless
+
+X = data_for("KMeans")
+
+
+def use(model, rows, _):
+    labels = model.predict(rows)
+    assert labels.shape == (len(rows),)
+    assert labels.min() >= 0
+    for name in ("transform", "score", "predict_proba", "score_samples"):
+        if hasattr(model, name):
+            getattr(model, name)(rows)
+    gather(model, rows)
+    if hasattr(model, "partial_fit"):
+        model.partial_fit(rows)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "LinearCode"])
+def test_changed_attributes_are_refused_or_harmless(kind):
+    rows, fitted = data_for(kind), MODELS[kind]().fit(data_for(kind))
+    for name in [name for name in fitted._fitted_schema() if name in vars(fitted)]:
+        old = vars(fitted)[name]
+        for new in arrays_like(old, []) if isinstance(old, np.ndarray) and old.dtype != object else SCALARS:
+            changed = MODELS[kind]()
+            vars(changed).update({**vars(fitted), name: new})
+            assert harmless(use, changed, rows, kind) is None, (name, new)
+
+
+@pytest.mark.parametrize("cls", [shoal.MiniBatchKMeans, shoal.OnlineKMeans])
+@pytest.mark.parametrize("k", [2, 300])
+def test_another_number_of_centres_in_a_stream(cls, k):
+    model = cls(3, random_state=0).partial_fit(X)
+    model.cluster_centers_ = np.resize(X, (k, X.shape[1]))
+    with pytest.raises(ValueError, match=f"cluster_centers_ is {k}, but was 3"):
+        model.partial_fit(X)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("method", ["predict", "transform", "score"])
+def test_centres_that_are_not_finite(value, method):
+    model = shoal.KMeans(3, random_state=0).fit(X)
+    model.cluster_centers_[1, 2] = value
+    with pytest.raises(ValueError, match="cluster_centers_ holds values"):
+        getattr(model, method)(X)
+
+
+def test_centres_of_any_length_are_not_directions():
+    model = shoal.KMeans(3, metric="cosine", random_state=0).fit(X)
+    model.cluster_centers_ = 5 * model.cluster_centers_
+    with pytest.raises(ValueError, match="row 0 is not of unit length"):
+        model.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("KMeans", {"metric": "cosine"}),
+        ("CompressedKMeans", {"metric": "cosine"}),
+        ("SphericalMixture", {"variance": 2.0}),
+        ("LandmarkSpectral", {"normalize": True}),
+    ],
+)
+def test_parameters_that_predictions_depend_on(kind, change, tmp_path):
+    model = MODELS[kind]().fit(X)
+    before = model.predict(X)
+    (name,) = change
+    old = getattr(model, name)
+    model.set_params(**change)
+    for call in (lambda: model.predict(X), lambda: shoal.save(model, tmp_path / "model.npz")):
+        with pytest.raises(ValueError, match=f"{name}=.* was .* in the fit"):
+            call()
+    np.testing.assert_array_equal(model.set_params(**{name: old}).predict(X), before)
+
+
+@pytest.mark.parametrize("n_threads", [0, -1, "many", 2.5])
+def test_parameters_that_no_model_has(n_threads):
+    for kind in ("KMeans", "LandmarkSpectral"):
+        model = MODELS[kind]().fit(X).set_params(n_threads=n_threads)
+        with pytest.raises(ValueError, match="n_threads"):
+            model.predict(X)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        LinearCode(np.zeros(1), np.ones((4, 8), np.float32)),
+        LinearCode(np.zeros(4), np.ones((1, 8), np.float32)),
+        LinearCode(np.zeros(4), np.full((4, 8), np.nan, np.float32)),
+        LinearCode(np.zeros(4), np.ones((4, 8), np.float32), np.zeros(7)),
+        LinearCode([0.0] * 4, np.ones((4, 8), np.float32)),
+    ],
+)
+def test_codes_that_were_never_learned(code):
+    with pytest.raises(ValueError, match=r"code\.\w+ (has shape|holds|is of type)"):
+        code.encode(X)
+
+
+@pytest.mark.parametrize("labels", [np.full(120, 2**30), np.full(120, -1), np.zeros(120), np.zeros((120, 1), int)])
+def test_labels_of_other_estimators(labels):
+    """A report takes the labels of any estimator."""
+
+    class Other:
+        labels_ = labels
+
+        def get_params(self, deep=True):
+            return {}
+
+    with pytest.raises(ValueError, match="labels_ must be 120 integers from 0 to 119"):
+        gather(Other(), X)
+
+
+def test_rows_that_change_during_a_fit():
+    """By another thread, say: here by a callback."""
+    rows = X.astype(np.float64)
+
+    def spoil(record):
+        rows[:] = np.nan
+
+    model = shoal.KMeans(3, init=X[:3], algorithm="lloyd", tol=0, callback=spoil)
+    with pytest.raises(ValueError, match="X was changed during the fit"), np.errstate(all="ignore"):
+        model.fit(rows)
+    assert not hasattr(model, "cluster_centers_")
