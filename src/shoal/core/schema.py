@@ -104,7 +104,7 @@ def labels(size: Size, below: Size) -> ArraySpec:
 
 @dataclass(frozen=True)
 class Number(Spec):
-    """A finite real number within limits; an integer if `integral`."""
+    """A real number within limits, finite unless infinity is allowed; an integer if `integral`."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -115,10 +115,8 @@ class Number(Spec):
         kinds = (int, np.integer) if self.integral else (int, float, np.integer, np.floating)
         if isinstance(value, bool) or not isinstance(value, kinds):
             raise fail(name, f"is of type {type(value).__name__}", "an integer" if self.integral else "a number")
-        if not self.finite:
-            return
-        if not (math.isfinite(value) and self.low <= value <= self.high):
-            raise fail(name, f"is {value}", f"a finite number from {self.low:g} to {self.high:g}")
+        if not self.low <= value <= self.high or (self.finite and not math.isfinite(value)):  # NaN compares as false
+            raise fail(name, f"is {value}", f"a {'finite ' * self.finite}number from {self.low:g} to {self.high:g}")
 
 
 def count(low: int = 0, high: float = MAX_COUNT) -> Number:

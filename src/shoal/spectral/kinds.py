@@ -20,7 +20,6 @@ from .neighbors import approximate, nearest
 KERNELS = ("rbf", "rbf-norm", "self-tuning")
 KINDS = (*KERNELS, "knn", "precomputed")
 NEIGHBORS = {"knn": 10, "self-tuning": 7}
-TINY = 1e-300
 LEAST = 1e-15  # a scale, in the rows' frame: one over its square is still a float32
 
 
@@ -80,7 +79,7 @@ def _given_block(start: int, raw: Any, out: Array, B: Array, exponent: int) -> N
     out[:] = graph.scaled(raw, exponent) @ B
 
 
-_scales = {"u": floats("b", low=TINY), "root": FLAG, "least": Number(0)}
+_scales = {"u": floats("b", low=0), "root": FLAG, "least": Number(0)}
 KERNEL = OneOf(
     (
         Parts(KernelAffinity, {"rows": RowsSpec("b", "d"), "among": NOTHING, "neighbor": Among((0,)), **_scales}),

@@ -154,7 +154,8 @@ class LandmarkSpectral(SpectralEstimator):
         return Found(way.of(Z, who).astype(rows.dtype), values, way, outcome._replace(state=None))
 
     def _map_spec(self) -> Spec:
-        parts = {"landmarks": RowsSpec("b", "d"), "nearest": Below("b"), "sigma2": optional(Number(0)), "P": floats("b", "e")}
+        sigma2 = optional(Number(0, finite=False))
+        parts = {"landmarks": RowsSpec("b", "d"), "nearest": Below("b"), "sigma2": sigma2, "P": floats("b", "e")}
         return Parts(LandmarkMap, parts)
 
     def _landmarks(self, X: Any, p: int, seed: int) -> Array:
