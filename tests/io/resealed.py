@@ -117,7 +117,9 @@ def use_model(path, rows, kind):
 def use_checkpoint(path, rows, kind):
     with shoal.Checkpoint(path, every=1e9):
         model = MODELS[kind]().fit(rows)
-    np.testing.assert_array_equal(model.labels_, model.predict(rows))
+    labels = model.predict(rows)
+    if kind != "precomputed":  # whose rows are not recognised among new ones
+        np.testing.assert_array_equal(model.labels_, labels)
     shoal.save(model, path)
 
 
