@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from .blocks import Block, Centers
 from .checks import check_rows, check_weights
 from .engine import lazily
+from .exactness import fallbacks, holds, moved
 from .moments import check_values
 from .partition import energy_block
 from .rows import Frame, Rows, working_dtype
@@ -107,20 +108,30 @@ def all_or_nothing(model: Any) -> Iterator[None]:
 NEAR = {np.dtype(np.float32): 2.0**40, np.dtype(np.float64): 2.0**480}  # up to here squares can be added up at ease
 
 
-def near_block(start: int, raw: Any, rows: Rows, centers: Centers) -> tuple[Block, Centers]:
-    """New rows and the centres; in float64 where rows lie so far out of the fit's range that float32 would not do."""
-    check_values(start, raw, rows.frame.unit)
-    for dtype in dict.fromkeys([rows.dtype, np.dtype(np.float64)]):
-        with np.errstate(over="ignore", invalid="ignore"):
-            block = rows.convert(raw, dtype)
-        if block.reach() <= NEAR[dtype]:
-            return block, centers if dtype == rows.dtype else rows.prepare(centers.C.astype(dtype))
+def near_rows(start: int, raw: Any, ways: list[Rows]) -> tuple[int, Block]:
+    """A block of new rows in the first of some frames that neither rounds them nor overflows, and which one that is."""
+    check_values(start, raw, ways[0].frame.unit)
+    for i, way in enumerate(ways):
+        if i == len(ways) - 1 or holds(way.frame, raw, way.dtype):
+            with np.errstate(over="ignore", invalid="ignore"):
+                block = way.convert(raw)
+            if block.reach() <= NEAR[way.dtype]:
+                return i, block
     sizes: Any = abs(block.X)
     row = start + int(sizes.max(axis=1).argmax())
     raise ValueError(
         f"Row {row} of X lies so far from the rows of the fit that float64 can't hold its squared distances: "
         "drop it, or fit on rows of its size."
     )
+
+
+def near_block(
+    start: int, raw: Any, rows: Rows, centers: Centers, prepare: Callable[[Rows, Any], Centers] = Rows.prepare
+) -> tuple[Block, Centers]:
+    """A block of new rows, and the centres in the same frame."""
+    ways = fallbacks(rows)
+    i, block = near_rows(start, raw, ways)
+    return block, prepare(ways[i], moved(centers.C, rows.frame, ways[i].frame, ways[i].dtype)) if i else centers
 
 
 def _energy_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers) -> float:
@@ -176,8 +187,8 @@ class CentersEstimator(
         frame: Frame = getattr(self, "_frame", Frame.of(self._metric_of_centers))
         rows = Rows(source, check_weights(sample_weight, source.shape[0]), frame, self.n_threads)
         rows.dtype = np.promote_types(rows.dtype, working_dtype(C.dtype))
-        if rows.is_sparse and frame.shift is not None:  # zeros would not stay zeros: float64 instead of a shift
-            rows.frame, rows.dtype = frame._replace(shift=None), np.dtype(np.float64)
+        *ways, last = fallbacks(rows)
+        rows = next((way for way in ways if holds(way.frame, C, way.dtype)), last)
         return rows, rows.prepare(rows.frame.into(C, rows.dtype))
 
     @lazily
@@ -265,4 +276,4 @@ class CentersEstimator(
         """Cluster the rows of X."""
 
 
-__all__ = ["CentersEstimator", "Hooks", "all_or_nothing", "near_block", "seed_of", "tell_user", "warn", "with_callbacks"]
+__all__ = ["CentersEstimator", "Hooks", "all_or_nothing", "near_block", "near_rows", "seed_of", "tell_user", "warn", "with_callbacks"]

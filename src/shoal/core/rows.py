@@ -39,7 +39,8 @@ class Frame(NamedTuple):
     """The coordinates in which rows are clustered: x * 2^exponent - shift, or x / |x|, or bits.
 
     A shift brings data far from the origin near to it, where float32 has digits left; the exponent keeps squares from
-    overflowing. Both are chosen so that neither rounds (see `moments.choose_frame`).
+    overflowing. Both are chosen so that neither rounds a row of the fit (see `moments.measure`); what they would round
+    among other rows is compared in another frame (see `exactness`). Sparse rows are shifted in columns that all of them store.
     """
 
     shift: Array | None = None  # (d) float64
@@ -174,8 +175,10 @@ class Rows:
             norms = np.empty(len(lengths))
             squared_norms(data, raw.indptr, norms)
             data = data / np.repeat(np.sqrt(norms), lengths)
-        elif self.frame.exponent:
+        if self.frame.exponent:
             data = times_power(data.astype(np.float64), self.frame.exponent)
+        if self.frame.shift is not None:
+            data = data - self.frame.shift[raw.indices]
         return sparse.csr_array((data.astype(dtype, copy=False), raw.indices, raw.indptr), shape=raw.shape, copy=False)
 
     def take(self, rows: Array) -> Array:
@@ -238,6 +241,12 @@ class Rows:
         """Rows of another source for the same threads, for as long as these are open."""
         other = Rows(source, weights, frame, self.n_threads)
         other._threads = self._threads
+        return other
+
+    def framed(self, frame: Frame, dtype: np.dtype) -> Rows:
+        """The same rows in another frame."""
+        other = copy(self)
+        other.frame, other.dtype = frame, dtype
         return other
 
     def __copy__(self) -> Rows:

@@ -104,7 +104,7 @@ def _look_block(start: int, raw: Any, labels: Array, weights: Array, plan: Plan)
     near = nearest_few(Near(labels[close], start + close, far[close]), plan.few)
     sizes = np.bincount(labels, minlength=k)
     energies, distances = np.bincount(labels, weights * squares, k), np.bincount(labels, far, k)
-    columns = column_sums(block.X) if plan.columns else None
+    columns = column_sums(plan.rows.convert(raw, np.dtype(np.float64)).X) if plan.columns else None  # in one frame for all
     return Look(sizes, energies, distances, near, [pick(start, raw, plan.wanted)], columns)
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..core.moments import measure
+from ..core.moments import enter_frame
 from ..core.rows import Rows
 from ..core.types import Array
 from . import graph
@@ -79,7 +79,7 @@ def _given_block(start: int, raw: Any, out: Array, B: Array, exponent: int) -> N
 
 def kernel(rows: Rows, choice: Choice, k: int, seed: int) -> tuple[KernelAffinity, float | None]:
     """An affinity that is computed by the column, and its sigma."""
-    rows.frame = measure(rows).frame
+    enter_frame(rows)
     if choice.affinity == "self-tuning":
         count = neighbors_of(choice, len(rows))
         near, _ = nearest(rows, rows, count, known=True) if count else (np.ones((len(rows), 1)), None)
@@ -107,7 +107,7 @@ def find(rows: Rows, choice: Choice, k: int, seed: int) -> Kind:
         affinity, exponent = graph.precomputed(rows)
         return Kind(affinity, Given(exponent), None, "drop such rows, or give them affinities")
     if choice.affinity == "knn":
-        rows.frame = measure(rows).frame
+        enter_frame(rows)
         count = neighbors_of(choice, len(rows))
         exact = choice.neighbors == "exact" or rows.is_sparse
         who = nearest(rows, rows, count, known=True)[1] if exact else approximate(rows, count, seed)
