@@ -66,7 +66,7 @@ class DaskRows(FarSource):
     def changed(self, change: tasks.Change, dtype: np.dtype) -> DaskRows:
         other = DaskRows.__new__(DaskRows)
         vars(other).update(vars(self))
-        other._change, other.dtype, other._none = change, dtype, self._none.astype(dtype)
+        other._change, other.dtype, other._none = change, dtype, change(None, self._none).astype(dtype)
         return other
 
     def __getstate__(self) -> Any:
