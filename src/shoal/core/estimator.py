@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import numbers
 import sys
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Self
@@ -19,11 +18,11 @@ from .blocks import Block, Centers
 from .checks import check_rows, check_weights
 from .engine import lazily
 from .exactness import fallbacks, holds, moved
-from .moments import check_values
+from .moments import check_values, note_integers
 from .partition import energy_block
 from .rows import Frame, Rows, working_dtype
 from .sources import Source
-from .types import Array
+from .types import Array, warn
 
 try:  # scikit-learn 1.9 and later
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -41,14 +40,6 @@ def tell_user(model: Any, record: dict[str, Any]) -> bool:
     if model.verbose:
         print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
     return bool(model.callback(dict(record))) if model.callback is not None else False  # a copy: ours stays ours
-
-
-def warn(message: str, category: type[Warning]) -> None:
-    """Warn of the user's line, whichever of our methods or scikit-learn's it called."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("shoal", "sklearn"):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
 
 
 def seed_of(random_state: Any) -> int:
@@ -111,6 +102,7 @@ NEAR = {np.dtype(np.float32): 2.0**40, np.dtype(np.float64): 2.0**480}  # up to 
 def near_rows(start: int, raw: Any, ways: list[Rows]) -> tuple[int, Block]:
     """A block of new rows in the first of some frames that neither rounds them nor overflows, and which one that is."""
     check_values(start, raw, ways[0].frame.unit)
+    note_integers(start, raw, ways[0])
     for i, way in enumerate(ways):
         if i == len(ways) - 1 or holds(way.frame, raw, way.dtype):
             with np.errstate(over="ignore", invalid="ignore"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from .rows import Frame, Rows, times_power
 from .types import Array, is_sparse
 
 UNSHIFTED = 16  # spreads: how far from the origin float32 rows may lie without a shift before scores leave too much open
+EXACT_INTEGERS = 2**53  # float64 holds all integers up to here
 FEW_DIGITS = 1e-8  # a variance this small beside the squared mean is not to be had from their difference
 
 
@@ -38,16 +38,39 @@ def check_finite(start: int, raw: Any, name: str = "X") -> None:
         if values.dtype.kind not in "fc" or np.isfinite(values.sum()) or np.isfinite(values).all():
             return
     place = np.argwhere(~np.isfinite(values))[0]
-    if is_sparse(raw):
-        row, column = int(np.searchsorted(raw.indptr, place[0], "right")) - 1, int(raw.indices[place[0]])
-    else:
-        row, column = int(place[0]), int(place[1])
+    row, column = _row_and_column(raw, place)
     kind = "NaN" if np.isnan(values[tuple(place)]) else "infinity"
     how = "fill them in, for instance with sklearn.impute.SimpleImputer" if kind == "NaN" else "put finite numbers there"
     raise ValueError(
         f"Input {name} contains {kind} at row {start + row}, column {column}: drop such rows or {how} "
         f"({name} must hold neither NaN nor infinity)."
     )
+
+
+def _row_and_column(raw: Any, place: Array) -> tuple[int, int]:
+    """Where an entry of a block's values stands."""
+    if is_sparse(raw):
+        return int(np.searchsorted(raw.indptr, place[0], "right")) - 1, int(raw.indices[place[0]])
+    return int(place[0]), int(place[1])
+
+
+def note_integers(start: int, raw: Any, rows: Rows) -> None:
+    """Note the first integer that float64, in which rows are compared, would round. The user is warned of it once."""
+    if raw.dtype.kind not in "iu" or raw.dtype.itemsize < 8 or rows.notices:
+        return
+    values = raw.data if is_sparse(raw) else raw
+    if not values.size or (values.max() <= EXACT_INTEGERS and values.min() >= -EXACT_INTEGERS):
+        return
+    beyond = np.argwhere((values > EXACT_INTEGERS) | (values < -EXACT_INTEGERS))
+    large = values[tuple(beyond.T)]
+    one, digits = large.dtype.type(1), np.frexp(large.astype(np.float64))[1]
+    rounded = np.flatnonzero(large & ((one << (digits - 53).astype(large.dtype)) - one))
+    if len(rounded):
+        row, column = _row_and_column(raw, beyond[rounded[0]])
+        rows.notice(
+            f"X holds the integer {large[rounded[0]]} at row {start + row}, column {column}, which float64 rounds: subtract an "
+            f"offset from that column, so that it stays within 2^53, or rows that differ may count as equal."
+        )
 
 
 def check_values(start: int, raw: Any, unit: bool) -> None:
@@ -63,6 +86,7 @@ def check_values(start: int, raw: Any, unit: bool) -> None:
 
 def _moments_block(start: int, raw: Any, weights: Array, rows: Rows, origin: Array, scale: float) -> _Share:
     check_values(start, raw, rows.frame.unit)
+    note_integers(start, raw, rows)
     if rows.frame.unit:
         raw = rows.convert(raw).X
     d = raw.shape[1]
@@ -227,7 +251,8 @@ def _frame_of(seen: _Seen, shift: Array, dtype: np.dtype) -> Frame:
     """With this shift, and an exponent where coordinates would be too large or too small to be squared."""
     width = float((np.abs(seen.origin * 2.0**seen.exponent - shift) + seen.total.largest).max())
     room = 2.0**20 if dtype == np.float32 else 2.0**60  # bounds are float32 even then
-    far_off = width > 0 and not 1 / room < math.ldexp(width, -seen.exponent) < room
+    with np.errstate(over="ignore", under="ignore"):
+        far_off = width > 0 and not 1 / room < np.ldexp(width, -seen.exponent) < room
     more = -int(np.frexp(width)[1]) if far_off else -seen.exponent
     return Frame(times_power(shift, more) if shift.any() else None, seen.exponent + more)
 

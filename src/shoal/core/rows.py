@@ -20,7 +20,7 @@ from .bits import BitBlock, unpacked
 from .blocks import Block, Centers, DenseBlock, SparseBlock
 from .sources import FarSource, FileSource, PickedSource, Source, find_source
 from .threads import Job, Span, Threads, default_threads
-from .types import Array
+from .types import Array, warn
 
 Share = TypeVar("Share")
 
@@ -110,6 +110,8 @@ def rows_in_a_partition(d: int, is_sparse: bool) -> int:
 class Rows:
     """Rows of a source, in a frame, in blocks. They are worked on in a `with` block: its end is the threads' end."""
 
+    _is_sent = False  # to another process
+
     def __init__(
         self, source: Source, weights: Array | None = None, frame: Frame = Frame(), n_threads: int | None = None
     ) -> None:
@@ -124,6 +126,19 @@ class Rows:
         self.block_rows = BLOCK_ROWS_OF_BITS if frame.bits else rows_in_a_block(self.d, self.is_sparse)
         self.partition_rows = PARTITION * self.block_rows
         self._threads: Threads | None = None
+        self.notices: dict[str, bool] = {}  # messages of block functions, and whether the user was warned; copies share them
+
+    def notice(self, message: str) -> None:
+        """Warn the user once, when the pass is over; in another process, whose copy of the rows nobody reads, at once."""
+        self.notices[message] = self._is_sent
+        if self._is_sent:
+            warn(message, UserWarning)
+
+    def _warn(self) -> None:
+        if not all(self.notices.values()):
+            message, *_ = self.notices  # one stands for all that blocks noted at the same time
+            self.notices.update(dict.fromkeys(self.notices, True))
+            warn(message, UserWarning)
 
     def __enter__(self) -> Self:
         self._threads = Threads(self.n_threads).__enter__()
@@ -256,7 +271,7 @@ class Rows:
 
     def __getstate__(self) -> dict[str, Any]:
         """For a pickle: without threads."""
-        return {**vars(self), "_threads": None}
+        return {**vars(self), "_threads": None, "_is_sent": True}
 
     def raw_shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
         """fn(start, raw rows, slices of per_row..., args...) of every block, in row order (see `shares`)."""
@@ -267,6 +282,7 @@ class Rows:
             yield from self.source.run(job, per_row, self._threads)
         else:
             yield from self._threads.run(job, per_row)
+        self._warn()
 
     def shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
         """fn(block, slices of per_row..., args...) of every block, in row order; of every partition, if shares have a `plus`.
