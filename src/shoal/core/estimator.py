@@ -268,4 +268,14 @@ class CentersEstimator(
         """Cluster the rows of X."""
 
 
-__all__ = ["CentersEstimator", "Hooks", "all_or_nothing", "near_block", "near_rows", "seed_of", "tell_user", "warn", "with_callbacks"]
+__all__ = [
+    "CentersEstimator",
+    "Hooks",
+    "all_or_nothing",
+    "near_block",
+    "near_rows",
+    "seed_of",
+    "tell_user",
+    "warn",
+    "with_callbacks",
+]

@@ -56,7 +56,7 @@ def _row_and_column(raw: Any, place: Array) -> tuple[int, int]:
 
 def note_integers(start: int, raw: Any, rows: Rows) -> None:
     """Note the first integer that float64, in which rows are compared, would round. The user is warned of it once."""
-    if raw.dtype.kind not in "iu" or raw.dtype.itemsize < 8 or rows.notices:
+    if rows.frame.bits or raw.dtype.kind not in "iu" or raw.dtype.itemsize < 8 or rows.notices:
         return
     values = raw.data if is_sparse(raw) else raw
     if not values.size or (values.max() <= EXACT_INTEGERS and values.min() >= -EXACT_INTEGERS):
@@ -105,11 +105,12 @@ def _add_zeros(raw: Any, weights: Array, origin: Array, share: _Share) -> None:
     """Moments of the zeros that sparse rows do not store."""
     d, m = len(origin), raw.shape[0]
     stored = np.bincount(raw.indices, np.repeat(weights, np.diff(raw.indptr)), d)
-    some = (np.bincount(raw.indices, minlength=d) < m) & (origin != 0)
-    absent = np.where(some, weights.sum() - stored, 0.0)
-    share.sums[:] -= absent * origin
-    share.squares[:] += absent * origin**2
-    np.maximum(share.largest, np.abs(origin) * some, out=share.largest)
+    some = np.flatnonzero((np.bincount(raw.indices, minlength=d) < m) & (origin != 0))
+    absent, here = weights.sum() - stored[some], origin[some]
+    with np.errstate(over="ignore"):  # a scale that does not overflow is chosen then
+        share.sums[some] -= absent * here
+        share.squares[some] += absent * here**2
+    share.largest[some] = np.maximum(share.largest[some], np.abs(here))
 
 
 def _sum_moments(rows: Rows, origin: Array, scale: float) -> _Share:
@@ -228,9 +229,9 @@ def _choose_frame(rows: Rows, seen: _Seen) -> Moments:
         rounding = _find_rounding(rows, frame)
         if (rounding.of(dtype) & ((shift == 0) | (np.abs(center) > UNSHIFTED * spread))).any():
             dtype = DOUBLE
-        before, shift = frame, np.where(rounding.of(dtype), 0.0, shift)
-        frame = _frame_of(seen, shift, dtype)
-        if np.array_equal(before.shift, frame.shift) and before.exponent == frame.exponent:  # which leave nothing to improve
+        shift = np.where(rounding.of(dtype), 0.0, shift)
+        before, frame = frame.exponent, _frame_of(seen, shift, dtype)
+        if frame.exponent == before:  # else small numbers may round now
             break
     return Moments(float(times_power(variance, 2 * (frame.exponent - seen.exponent)).mean()), frame, dtype)
 
