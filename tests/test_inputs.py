@@ -279,7 +279,7 @@ class TestColumnNames:
         pandas = pytest.importorskip("pandas")
         names = pandas.MultiIndex.from_tuples([("a", "x"), ("a", "y"), ("b", "x")])
         table = pandas.DataFrame(ROWS[:, :3], columns=names)
-        with pytest.raises(ValueError, match="X has column names of 2 levels, the first of them .*: make them one"):
+        with pytest.raises(ValueError, match=r"X has column names of 2 levels, the first of them .*: make them one"):
             KMeans(2).fit(table)
         table.columns = [".".join(map(str, name)) for name in table.columns]
         assert list(KMeans(2).fit(table).feature_names_in_) == ["a.x", "a.y", "b.x"]

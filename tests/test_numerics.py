@@ -440,6 +440,17 @@ class TestEquivariance:
         np.testing.assert_array_equal(base.labels_, model.labels_)
 
 
+    @pytest.mark.parametrize("shift", [3.0, -37.5, 1e3, 1e4])
+    @pytest.mark.parametrize("exponent", [-60, 0, 60])
+    def test_scale_and_shift_of_float32(self, shift, exponent):
+        """The same, on a coarser grid, which float32 holds."""
+        rows = np.round(self.rows * 2**8) / 2**8
+        base = KMeans(12, init=first_rows(rows, 12)).fit(rows.astype(np.float32))
+        moved = ((rows + shift) * 2.0**exponent).astype(np.float32)
+        model = KMeans(12, init=first_rows(moved, 12)).fit(moved)
+        np.testing.assert_array_equal(base.labels_, model.labels_)
+
+
 class TestLabelsArePredictions:
     @pytest.mark.parametrize("offset", [0, 100, 1e4, 1e6])
     @pytest.mark.parametrize("layout", LAYOUTS)

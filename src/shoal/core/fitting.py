@@ -93,8 +93,8 @@ class CenterMover(CentersEstimator, ABC):
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
             Real numbers, finite: a NumPy array or memory map, a SciPy sparse matrix, a table of pandas, polars or pyarrow.
-            float16, float32 and integers of 8 or 16 bits are clustered in float32, which holds them; all else in float64.
-            Sums are float64 either way.
+            float16, float32 and integers of 8 or 16 bits are clustered in float32, which holds them, unless rows lie so far
+            apart that it would round some of them; all else in float64. Sums are float64 either way.
         y : ignored
         sample_weight : array of shape (n_samples,), float or None, default=None
             How much each row counts, as if it were there so many times; None for 1 each. A row of weight 0 gets a label
