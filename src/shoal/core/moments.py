@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,7 +87,6 @@ def check_values(start: int, raw: Any, unit: bool) -> None:
 
 def _moments_block(start: int, raw: Any, weights: Array, rows: Rows, origin: Array, scale: float) -> _Share:
     check_values(start, raw, rows.frame.unit)
-    note_integers(start, raw, rows)
     if rows.frame.unit:
         raw = rows.convert(raw).X
     d = raw.shape[1]
@@ -113,9 +113,15 @@ def _add_zeros(raw: Any, weights: Array, origin: Array, share: _Share) -> None:
     share.largest[some] = np.maximum(share.largest[some], np.abs(here))
 
 
-def _sum_moments(rows: Rows, origin: Array, scale: float) -> _Share:
+def _compared_block(start: int, raw: Any, weights: Array, rows: Rows, origin: Array, scale: float) -> _Share:
+    """Moments of rows that are to be compared, for which their last digits may matter."""
+    note_integers(start, raw, rows)
+    return _moments_block(start, raw, weights, rows, origin, scale)
+
+
+def _sum_moments(rows: Rows, origin: Array, scale: float, block: Callable[..., _Share] = _compared_block) -> _Share:
     total = _Share(*np.zeros((3, rows.d)))
-    for share in rows.raw_shares(_moments_block, rows, origin, scale, per_row=(rows.weights,)):
+    for share in rows.raw_shares(block, rows, origin, scale, per_row=(rows.weights,)):
         total.sums[:] += share.sums
         total.squares[:] += share.squares
         np.maximum(total.largest, share.largest, out=total.largest)
@@ -128,7 +134,7 @@ def column_means(rows: Rows) -> Array:
     first = rows.source.read(start, start + 1)
     check_finite(start, first)
     origin = np.zeros(rows.d) if rows.is_sparse else np.asarray(first, np.float64)[0]
-    means: Array = origin + _sum_moments(rows, origin, 1.0).sums / rows.weights.sum()
+    means: Array = origin + _sum_moments(rows, origin, 1.0, _moments_block).sums / rows.weights.sum()
     if not np.isfinite(means).all():
         raise ValueError("X spreads wider than float64 can hold: divide it by a power of ten first.")
     return means
