@@ -259,6 +259,32 @@ def test_rows_weights_and_start_are_not_modified(layout, metric):
         np.testing.assert_array_equal(getattr(X, name), before)
 
 
+class TestColumnNames:
+    """Each column has one name, and its own."""
+
+    @pytest.mark.parametrize("dtypes", [{}, {"b": np.float32}, {"b": object}])
+    @pytest.mark.parametrize("names", [["a", "a", "b"], ["c", "b", "c"]])
+    def test_two_columns_of_one_name(self, names, dtypes):
+        table = pytest.importorskip("pandas").DataFrame(ROWS[:, :3].astype(float), columns=names).astype(dtypes)
+        twice = max(names, key=names.count)
+        with pytest.raises(ValueError, match=rf"Columns 0 and [12] of X are both named '{twice}': rename or drop one"):
+            KMeans(2).fit(table)
+
+    def test_two_columns_of_one_name_in_arrow(self):
+        table = pytest.importorskip("pyarrow").table(list(ROWS[:, :3].T), names=["a", "b", "a"])
+        with pytest.raises(ValueError, match="Columns 0 and 2 of X are both named 'a'"):
+            KMeans(2).fit(table)
+
+    def test_names_of_several_levels(self):
+        pandas = pytest.importorskip("pandas")
+        names = pandas.MultiIndex.from_tuples([("a", "x"), ("a", "y"), ("b", "x")])
+        table = pandas.DataFrame(ROWS[:, :3], columns=names)
+        with pytest.raises(ValueError, match=r"X has column names of 2 levels, the first of them .*: make them one"):
+            KMeans(2).fit(table)
+        table.columns = [".".join(map(str, name)) for name in table.columns]
+        assert list(KMeans(2).fit(table).feature_names_in_) == ["a.x", "a.y", "b.x"]
+
+
 def test_sparse_centres():
     model = KMeans(6, init=lambda X, k, random_state: sparse.csr_array(START), n_init=1).fit(ROWS)
     np.testing.assert_array_equal(model.labels_, LABELS)

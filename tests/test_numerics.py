@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
-from shoal import KMeans, metrics
+from shoal import KMeans, MiniBatchKMeans, NestedKMeans, OnlineKMeans, SphericalMixture, metrics
 from shoal.core import rows as rows_module
 from tests import naive
 from tests.strategies import ALGORITHMS, blobs, cloud, first_rows, problems, spread_rows
@@ -73,6 +73,15 @@ class TestScales:
         scaled = fit(layout(X * 10.0**exponent), metric="cosine", init=base.cluster_centers_, n_init=1)
         np.testing.assert_array_equal(base.labels_, scaled.labels_)
         np.testing.assert_array_equal(scaled.predict(layout(X * 10.0**exponent)), scaled.labels_)
+
+    @pytest.mark.parametrize("exponent", [306, 307])
+    def test_energies_beyond_float64(self, exponent):
+        rows = cloud(600, 3) * 10.0**exponent
+        for model in (KMeans(3, random_state=0), NestedKMeans(3, random_state=0, quality=0.01)):
+            np.testing.assert_array_equal(model.fit(rows).predict(rows), model.labels_)
+            assert model.inertia_ == np.inf
+            assert metrics.energy(rows, model.cluster_centers_) == np.inf
+            assert 0 <= metrics.simplified_silhouette(rows, model.cluster_centers_) <= 1
 
     @pytest.mark.parametrize("init", ["k-means++", "k-means||", "afk-mc2", "random"])
     @pytest.mark.parametrize("exponent", [-200, 200])
@@ -156,6 +165,184 @@ class TestFewDigits:
         rows, weights = np.concatenate([[[1e9, 1e9]], *blobs]).astype(np.float32), np.ones(201)
         weights[0] = 1e-30
         assert self.assert_honest(rows, 2, weights).inertia_ < 2
+
+
+def exact_energy(rows, centers, weights=None):
+    """In long doubles, from (x - c)^2."""
+    rows, centers = np.asarray(rows, np.longdouble), np.asarray(centers, np.longdouble)
+    squares = np.square(rows[:, None] - centers).sum(axis=2).min(axis=1)
+    return float(squares.sum() if weights is None else (weights * squares).sum())
+
+
+class TestFarFromTheShift:
+    """Rows near the origin, most others far from it: a shift to these must not cost those their digits."""
+
+    def rows(self, dtype, far, columns=(True, True)):
+        """Groups 0.1 apart near the origin, of spread 0.01, and all other rows far away."""
+        rng = np.random.default_rng(0)
+        near = rng.normal(0, 0.01, (20, 2)) + np.repeat([[0, 0], [0.1, 0]], 10, axis=0)
+        rows = np.concatenate([np.where(columns, far, 0.0) * np.ones((300, 2)), near])
+        return rows.astype(dtype), np.repeat([0, 1, 2], [300, 10, 10])
+
+    def assert_exact(self, rows, y, weights=None, layout=np.asarray, **options):
+        model = KMeans(int(y.max()) + 1, **{"init": spread_rows(rows, y), "tol": 0, **options})
+        model.fit(layout(rows), sample_weight=weights)
+        assert adjusted_rand_score(y, model.labels_) == 1
+        energy = exact_energy(rows, model.cluster_centers_, weights)
+        means = np.stack([np.asarray(rows[y == j], np.longdouble).mean(axis=0) for j in range(int(y.max()) + 1)])
+        assert energy == pytest.approx(exact_energy(rows, means, weights), rel=1e-6)
+        assert model.inertia_ == pytest.approx(energy, rel=1e-6)
+        assert -model.score(layout(rows), sample_weight=weights) == pytest.approx(energy, rel=1e-6)
+        assert metrics.energy(layout(rows), model.cluster_centers_, weights) == pytest.approx(energy, rel=1e-6)
+        np.testing.assert_array_equal(model.predict(layout(rows)), model.labels_)
+        np.testing.assert_array_equal([model.predict(layout(rows[i : i + 1]))[0] for i in (0, 301, 315)], y[[0, 301, 315]])
+
+    @pytest.mark.parametrize("far", [1e4, 1e6, -1e9])
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("heavy", [None, 1e6])
+    def test_small_groups(self, dtype, far, heavy):
+        rows, y = self.rows(dtype, far)
+        self.assert_exact(rows, y, None if heavy is None else np.where(y == 0, heavy, 1.0))
+
+    @pytest.mark.parametrize("columns", [(True, False), (False, True)])
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    def test_one_column(self, columns, layout):
+        self.assert_exact(*self.rows(np.float32, 1e6, columns), layout=layout)
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    def test_every_algorithm(self, algorithm):
+        self.assert_exact(*self.rows(np.float32, 1e6), algorithm=algorithm)
+
+    def test_beyond_the_digits_of_float64(self):
+        rows, y = self.rows(np.float64, 2.0**50)
+        self.assert_exact(rows, y)
+
+    def test_integers(self):
+        rows, y = self.rows(np.float64, 1e4)
+        self.assert_exact(np.round(rows * 1000).astype(np.int32), y)
+
+    def test_an_outlier(self):
+        rows, y = self.rows(np.float32, 100.0)
+        self.assert_exact(np.concatenate([rows, np.full((1, 2), 1e10, np.float32)]), np.r_[y, 3])
+
+    def test_a_start_of_its_own(self):
+        """Groups that the shift would merge are told apart, and no message says that rows are equal."""
+        rows, y = self.rows(np.float32, 1e9)
+        model = KMeans(3, random_state=0, n_init=5).fit(rows)
+        assert adjusted_rand_score(y, model.labels_) == 1
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_neighbours_in_the_last_digit_are_distinct(self, dtype):
+        """Without a shift, too: the origin is among the rows."""
+        place = dtype(1e6)
+        rows = np.concatenate([np.zeros((40, 3)), np.full((40, 3), place), np.full((40, 3), place)]).astype(dtype)
+        rows[80:, 0] = np.nextafter(place, dtype(np.inf)) if dtype is np.float32 else place + 1e-4
+        model = KMeans(3, init=np.zeros((3, 3))).fit(rows)
+        assert len(set(model.labels_)) == 3
+        assert model.inertia_ == pytest.approx(0, abs=1e-15)
+
+    def test_small_numbers_beside_large_ones(self):
+        """Without a shift, but scaled so that squares fit: float32 must not lose what is small."""
+        rng = np.random.default_rng(0)
+        near = rng.normal(0, 1e-12, (40, 2)) + np.repeat([[0, 0], [1e-10, 0]], 20, axis=0)
+        rows = np.concatenate([np.full((40, 2), 1e30), near]).astype(np.float32)
+        y = np.repeat([0, 1, 2], [40, 20, 20])
+        model = KMeans(3, init=spread_rows(rows, y), tol=0).fit(rows)
+        np.testing.assert_array_equal(model.labels_, y)
+        np.testing.assert_array_equal(model.predict(rows), y)
+
+
+class TestNewRowsFarFromTheShift:
+    """What rows near the origin are compared with, by a model of rows far from it."""
+
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("cls", [KMeans, MiniBatchKMeans, SphericalMixture])
+    def test_with_centres_set_by_hand(self, cls, dtype, layout):
+        rng = np.random.default_rng(0)
+        model = cls(2, random_state=0).fit((1e6 + 100 * rng.integers(0, 2, (300, 2))).astype(dtype))
+        rows = (rng.normal(0, 0.01, (60, 2)) + np.repeat([[0, 0], [0.1, 0]], 30, axis=0)).astype(dtype)
+        model.cluster_centers_ = np.array([[0, 0], [0.1, 0]], dtype)
+        distances = np.sqrt(naive.distances(rows, model.cluster_centers_))
+        np.testing.assert_array_equal(model.predict(layout(rows)), distances.argmin(axis=1))
+        np.testing.assert_allclose(model.transform(layout(rows)), distances, rtol=1e-6)
+        among = np.concatenate([rows, np.full((5, 2), 1e6, dtype)])
+        np.testing.assert_array_equal(model.predict(layout(among))[:60], distances.argmin(axis=1))
+
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    @pytest.mark.parametrize("cls", [MiniBatchKMeans, OnlineKMeans])
+    def test_in_a_later_chunk(self, cls, layout):
+        rng = np.random.default_rng(0)
+        first = (1e6 + 100 * rng.integers(0, 2, (300, 2))).astype(np.float32)
+        rows = (rng.normal(0, 0.01, (60, 2)) + np.repeat([[0, 0], [0.1, 0]], 30, axis=0)).astype(np.float32)
+        model = cls(3, init=[[1e6, 1e6], [0, 0], [0.1, 0]]).partial_fit(layout(first)).partial_fit(layout(rows))
+        np.testing.assert_array_equal(model.labels_, np.repeat([1, 2], 30))
+        np.testing.assert_array_equal(model.predict(layout(rows)), model.labels_)
+        np.testing.assert_allclose(model.cluster_centers_[1:], [rows[:30].mean(axis=0), rows[30:].mean(axis=0)], atol=1e-3)
+        assert model.inertia_ == pytest.approx(exact_energy(rows, model.cluster_centers_), rel=1e-6)
+
+
+class TestSparseColumns:
+    rows, y = blobs(300, 3, 3)
+    rows = rows * np.eye(3)[y]  # one entry a row
+
+    @pytest.mark.parametrize("value", [1e6, 1e17 / 3, -1e100, 1e300])
+    def test_a_constant_one(self, value):
+        """It says nothing, however large it is."""
+        rows = np.column_stack([self.rows, np.full(300, value)])
+        model = KMeans(3, init=spread_rows(rows, self.y)).fit(sparse.csr_array(rows))
+        dense = KMeans(3, init=spread_rows(rows, self.y)).fit(rows)
+        assert adjusted_rand_score(self.y, model.labels_) == 1
+        np.testing.assert_array_equal(model.labels_, dense.labels_)
+        assert model.inertia_ == pytest.approx(dense.inertia_, rel=1e-9)
+        for X in (rows, sparse.csr_array(rows)):
+            np.testing.assert_array_equal(model.predict(X), model.labels_)
+            np.testing.assert_array_equal(dense.predict(X), model.labels_)
+
+    @pytest.mark.parametrize("value", [1e6, 1e300])
+    def test_one_that_splits_the_rows(self, value):
+        rows = np.column_stack([self.rows, np.where(self.y == 1, value, 0)])
+        model = KMeans(2, random_state=0).fit(sparse.csr_array(rows))
+        assert adjusted_rand_score(self.y == 1, model.labels_) == 1
+        np.testing.assert_array_equal(model.predict(sparse.csr_array(rows)), model.labels_)
+
+    def test_new_rows_without_it(self):
+        """A row that does not store the column has a zero there."""
+        rows = np.column_stack([self.rows, np.full(300, 1e6)])
+        model = KMeans(3, init=spread_rows(rows, self.y)).fit(sparse.csr_array(rows))
+        new = rows[:9].copy()
+        new[::2, 3] = 0
+        distances = np.sqrt(naive.distances(new, model.cluster_centers_))
+        np.testing.assert_allclose(model.transform(sparse.csr_array(new)), distances, rtol=1e-12)
+
+
+class TestLargeIntegers:
+    """float64 holds no integers beyond 2^53 but some."""
+
+    values = np.array([0, 100, 200])[np.arange(60) % 3][:, None]
+    few_distinct = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+    @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+    @pytest.mark.parametrize(("dtype", "offset"), [(np.int64, 2**62), (np.int64, -(2**62)), (np.uint64, 2**63)])
+    @few_distinct
+    def test_a_warning_names_the_place(self, dtype, offset, layout):
+        rows = layout((self.values.astype(object) + offset).astype(dtype))
+        with pytest.warns(UserWarning, match=r"at row 1, column 0, which float64 rounds: subtract an offset") as seen:
+            model = KMeans(3, random_state=0).fit(rows)
+        assert sum("float64 rounds" in str(warning.message) for warning in seen) == 1
+        for ask in (model.predict, model.transform, model.score):
+            with pytest.warns(UserWarning, match="at row 1, column 0") as seen:
+                ask(rows)
+            assert len(seen) == 1
+
+    @pytest.mark.parametrize(
+        ("dtype", "factor", "offset"), [(np.int64, 1, 2**52), (np.int64, 2**12, 2**61), (np.uint64, 2**11, 2**63)]
+    )
+    def test_what_float64_holds_is_no_matter(self, dtype, factor, offset):
+        rows = (self.values.astype(object) * factor + offset).astype(dtype)
+        model = KMeans(3, random_state=0).fit(rows)
+        assert adjusted_rand_score(self.values.ravel(), model.labels_) == 1
+        np.testing.assert_array_equal(model.predict(rows), model.labels_)
 
 
 class TestFarFromTheFit:
@@ -249,6 +436,17 @@ class TestEquivariance:
         rows = np.round(self.rows * 2**20) / 2**20
         base = KMeans(12, init=first_rows(rows, 12)).fit(rows)
         moved = rows * 2.0**exponent + shift * 2.0**exponent
+        model = KMeans(12, init=first_rows(moved, 12)).fit(moved)
+        np.testing.assert_array_equal(base.labels_, model.labels_)
+
+
+    @pytest.mark.parametrize("shift", [3.0, -37.5, 1e3, 1e4])
+    @pytest.mark.parametrize("exponent", [-60, 0, 60])
+    def test_scale_and_shift_of_float32(self, shift, exponent):
+        """The same, on a coarser grid, which float32 holds."""
+        rows = np.round(self.rows * 2**8) / 2**8
+        base = KMeans(12, init=first_rows(rows, 12)).fit(rows.astype(np.float32))
+        moved = ((rows + shift) * 2.0**exponent).astype(np.float32)
         model = KMeans(12, init=first_rows(moved, 12)).fit(moved)
         np.testing.assert_array_equal(base.labels_, model.labels_)
 

@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions, validate_param
 
 from .core.blocks import Block, Centers
 from .core.checks import check_centers, check_rows, check_weights
-from .core.moments import check_values
+from .core.estimator import near_block
 from .core.partition import energy_block
 from .core.rows import Frame, Rows
 from .core.types import Array
@@ -78,13 +78,22 @@ def purity(labels_true: Any, labels_pred: Any) -> float:
     return float(table.max(axis=0).sum() / table.sum())
 
 
+def _frame_for(centers: Array, metric: str) -> Frame:
+    """Scaled where squares of the centres would leave the range of float64."""
+    if metric == "cosine":
+        return Frame(unit=True)
+    reach = float(np.abs(centers).max())
+    in_range = reach == 0 or 2.0**-300 < reach < 2.0**300
+    return Frame(exponent=0 if in_range else -int(np.clip(np.frexp(reach)[1], -1000, 1000)))
+
+
 def _placed(X: Any, centers: Any, weights: Any, metric: str, n_threads: int | None, caller: str) -> tuple[Rows, Array]:
     """Checked rows, in float64, and the centres in their frame."""
     allowed = {"metric": [StrOptions({"euclidean", "cosine"})], "n_threads": [Interval(Integral, 1, None, closed="left"), None]}
     validate_parameter_constraints(allowed, {"metric": metric, "n_threads": n_threads}, caller)
     source = check_rows(None, X, reset=False)
     C = check_centers(centers, None, source.shape[1], "centers")
-    frame = Frame(unit=metric == "cosine")
+    frame = _frame_for(C, metric)
     if frame.unit and not C.any(axis=1).all():
         raise ValueError(f"centers row {int(np.argmin(C.any(axis=1)))} is all zeros: cosine needs a direction.")
     rows = Rows(source, check_weights(weights, source.shape[0]), frame, n_threads)
@@ -94,8 +103,7 @@ def _placed(X: Any, centers: Any, weights: Any, metric: str, n_threads: int | No
 
 
 def _energy_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers) -> float:
-    check_values(start, raw, rows.frame.unit)
-    block = rows.convert(raw)
+    block, centers = near_block(start, raw, rows, centers)
     return energy_block(block, weights, block.nearest(centers), centers)
 
 
@@ -141,8 +149,8 @@ def silhouettes(block: Block, labels: Array, centers: Centers, frame: Frame) -> 
 
 
 def _silhouette_block(start: int, raw: Any, labels: Array, rows: Rows, centers: Centers, near: bool) -> _Share:
-    check_values(start, raw, rows.frame.unit)
-    block, k = rows.convert(raw), len(centers.C)
+    block, centers = near_block(start, raw, rows, centers)
+    k = len(centers.C)
     labels = block.nearest(centers) if near else labels
     far = rows.frame.distances_out_of(block.pair_distances(np.arange(len(block)), labels, centers))
     per_row = (np.ones(len(block)), far, silhouettes(block, labels, centers, rows.frame))

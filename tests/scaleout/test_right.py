@@ -51,3 +51,34 @@ def test_centres_of_bytes_are_not_cut_to_bytes(client):
     np.testing.assert_array_equal(found.labels_, wide.labels_)
     np.testing.assert_allclose(found.cluster_centers_, wide.cluster_centers_, rtol=1e-6)
     assert found.inertia_ == pytest.approx(wide.inertia_, rel=1e-6)
+
+
+def test_a_standardized_model_of_dense_rows_predicts_sparse_ones(client, tmp_path):
+    thin = np.where(np.abs(X) > 1, X, 0)
+    model = shoal.Standardized(shoal.KMeans(K, random_state=0)).fit(thin)
+    sparse.save_npz(tmp_path / "rows.npz", sparse.csr_array(thin))
+    rows = da.from_array(thin, chunks=(200, 4)).map_blocks(sparse.csr_matrix, meta=sparse.csr_matrix((0, 0), dtype=X.dtype))
+    with shoal.Engine(client):
+        np.testing.assert_array_equal(model.predict(shoal.open_rows(tmp_path / "rows.npz")), model.labels_)
+        np.testing.assert_array_equal(model.predict(rows).compute(), model.labels_)
+        assert model.score(shoal.open_rows(tmp_path / "rows.npz")) == pytest.approx(model.score(thin), rel=1e-12)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
+def test_rows_near_the_origin_beside_most_that_are_not(client, layout):
+    """They keep their digits: workers are told of the frame and the dtype that the first pass has chosen."""
+    rows = np.full((600, 2), 1e6, np.float32)
+    rows[::30] = np.random.default_rng(0).normal(0, 0.01, (20, 2)) + np.repeat([[0, 0], [0.1, 0]], 10, axis=0)
+    parts = da.from_array(rows, chunks=(200, 2)).map_blocks(layout, meta=layout(np.zeros((0, 2), np.float32)))
+    start = rows[[1, 0, 570]]
+    found, here = fit(client, parts, start=start), fit(None, layout(rows), start=start)
+    np.testing.assert_array_equal(found.labels_, here.labels_)
+    np.testing.assert_array_equal(found.cluster_centers_, here.cluster_centers_)
+    assert found.inertia_ == pytest.approx(shoal.metrics.energy(rows, found.cluster_centers_), rel=1e-9)
+
+
+def test_two_columns_of_one_name(client):
+    pandas, frames = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    table = frames.from_pandas(pandas.DataFrame(X, columns=list("abca")), npartitions=2)
+    with pytest.raises(ValueError, match="Columns 0 and 3 of X are both named 'a'"):
+        fit(client, table)

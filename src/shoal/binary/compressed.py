@@ -32,7 +32,7 @@ from ..core.driver import Journal, Limits, Outcome
 from ..core.estimator import tell_user
 from ..core.fitting import CenterMover, Method
 from ..core.kept import is_like, is_outcome
-from ..core.moments import Moments, measure
+from ..core.moments import Moments, enter_frame
 from ..core.parameters import Count, keep
 from ..core.rows import Frame, Rows
 from ..core.schema import OneOf, Parts, Spec, bools, frame, matches
@@ -328,7 +328,7 @@ class CompressedKMeans(CenterMover):
 
     def _refine(self, rows: Rows) -> None:
         """One step in the space of X, from the clusters of the codes."""
-        rows.frame = measure(rows).frame
+        enter_frame(rows)
         state = partition.begin(rows, np.zeros((self.n_clusters, rows.d), rows.dtype))._replace(labels=self.labels_)
         state, _ = partition.advance(rows, state, partition.keep_labels)
         state = self._as_published(rows, state)

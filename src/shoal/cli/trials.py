@@ -37,7 +37,7 @@ def within(rows: Any, method: str, k: int, settings: Mapping[str, Any]) -> dict[
 
 def start(rows: Any, k: int, settings: Mapping[str, Any]) -> Any:
     """Centres for several fits to start from."""
-    from ..core.moments import measure
+    from ..core.moments import enter_frame
 
     model = estimator("exact", k, {**settings, "time": None, "extra": {}, "standardize": False})
     with reading_data():
@@ -45,7 +45,7 @@ def start(rows: Any, k: int, settings: Mapping[str, Any]) -> Any:
         if given is not None:
             return given
         with opened:
-            opened.frame = measure(opened).frame
+            enter_frame(opened)
             return opened.frame.out_of(model._start(opened, None, rows, settings["seed"], 0), opened.dtype)
 
 

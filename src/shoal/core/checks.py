@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from .engine import bring, check_far
 from .sources import FarSource, FileSource, Source, find_source
-from .tables import find_table
+from .tables import column_names, find_table
 from .types import Array, is_sparse
 
 
@@ -44,6 +44,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
 def _check_features(estimator: Any, X: Any, reset: bool) -> None:
     """As scikit-learn does; but it does not know the names of a file's columns."""
     names = X.feature_names if isinstance(X, FileSource) else None
+    check_names(column_names(X) if names is None else names)
     if names is None or reset or not hasattr(estimator, "feature_names_in_"):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         if names is not None and reset:
@@ -52,6 +53,20 @@ def _check_features(estimator: Any, X: Any, reset: bool) -> None:
         pairs = zip_longest(names, estimator.feature_names_in_)
         place, (here, there) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
         raise ValueError(f"Column {place} of X is {here!r} and was {there!r} in the fit: the feature names should match.")
+
+
+def check_names(names: Any) -> None:
+    """Each column has one name, and no other column has it."""
+    levels = getattr(names, "nlevels", 1)
+    if levels > 1:
+        raise ValueError(
+            f"X has column names of {levels} levels, the first of them {names[0]!r}: make them one, for instance by "
+            "X.columns = ['.'.join(map(str, name)) for name in X.columns]."
+        )
+    seen: dict[Any, int] = {}
+    for place, name in enumerate(() if names is None else names):
+        if seen.setdefault(name, place) != place:
+            raise ValueError(f"Columns {seen[name]} and {place} of X are both named {name!r}: rename or drop one of them.")
 
 
 def floats(values: Any, name: str) -> Array:

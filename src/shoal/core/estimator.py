@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import numbers
 import sys
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
@@ -19,7 +18,8 @@ from .blocks import Block, Centers
 from .checks import check_rows, check_weights, floats
 from .driver import REASONS
 from .engine import lazily
-from .moments import check_values
+from .exactness import fallbacks, holds, moved
+from .moments import check_values, note_integers
 from .partition import energy_block
 from .rows import Frame, Rows, working_dtype
 from .schema import (
@@ -39,7 +39,7 @@ from .schema import floats as float_array
 from .schema import frame as frame_spec
 from .schema import labels as label_array
 from .sources import Source
-from .types import Array
+from .types import Array, warn
 
 try:  # scikit-learn 1.9 and later
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -57,14 +57,6 @@ def tell_user(model: Any, record: dict[str, Any]) -> bool:
     if model.verbose:
         print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
     return bool(model.callback(dict(record))) if model.callback is not None else False  # a copy: ours stays ours
-
-
-def warn(message: str, category: type[Warning]) -> None:
-    """Warn of the user's line, whichever of our methods or scikit-learn's it called."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("shoal", "sklearn"):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
 
 
 def seed_of(random_state: Any) -> int:
@@ -128,20 +120,31 @@ UNIT = 1e-3  # how far from 1 the length of a unit vector may be
 NEAR = {np.dtype(np.float32): 2.0**40, np.dtype(np.float64): 2.0**480}  # up to here squares can be added up at ease
 
 
-def near_block(start: int, raw: Any, rows: Rows, centers: Centers) -> tuple[Block, Centers]:
-    """New rows and the centres; in float64 where rows lie so far out of the fit's range that float32 would not do."""
-    check_values(start, raw, rows.frame.unit)
-    for dtype in dict.fromkeys([rows.dtype, np.dtype(np.float64)]):
-        with np.errstate(over="ignore", invalid="ignore"):
-            block = rows.convert(raw, dtype)
-        if block.reach() <= NEAR[dtype]:
-            return block, centers if dtype == rows.dtype else rows.prepare(centers.C.astype(dtype))
+def near_rows(start: int, raw: Any, ways: list[Rows]) -> tuple[int, Block]:
+    """A block of new rows in the first of some frames that neither rounds them nor overflows, and which one that is."""
+    check_values(start, raw, ways[0].frame.unit)
+    note_integers(start, raw, ways[0])
+    for i, way in enumerate(ways):
+        if i == len(ways) - 1 or holds(way.frame, raw, way.dtype):
+            with np.errstate(over="ignore", invalid="ignore"):
+                block = way.convert(raw)
+            if block.reach() <= NEAR[way.dtype]:
+                return i, block
     sizes: Any = abs(block.X)
     row = start + int(sizes.max(axis=1).argmax())
     raise ValueError(
         f"Row {row} of X lies so far from the rows of the fit that float64 can't hold its squared distances: "
         "drop it, or fit on rows of its size."
     )
+
+
+def near_block(
+    start: int, raw: Any, rows: Rows, centers: Centers, prepare: Callable[[Rows, Any], Centers] = Rows.prepare
+) -> tuple[Block, Centers]:
+    """A block of new rows, and the centres in the same frame."""
+    ways = fallbacks(rows)
+    i, block = near_rows(start, raw, ways)
+    return block, prepare(ways[i], moved(centers.C, rows.frame, ways[i].frame, ways[i].dtype)) if i else centers
 
 
 def _energy_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers) -> float:
@@ -240,8 +243,8 @@ class CentersEstimator(
             raise ValueError(f"cluster_centers_ has shape {C.shape}, but X has {source.shape[1]} features: they must agree.")
         rows = Rows(source, check_weights(sample_weight, source.shape[0]), frame, self.n_threads)
         rows.dtype = np.promote_types(rows.dtype, working_dtype(C.dtype))
-        if rows.is_sparse and frame.shift is not None:  # zeros would not stay zeros: float64 instead of a shift
-            rows.frame, rows.dtype = frame._replace(shift=None), np.dtype(np.float64)
+        *ways, last = fallbacks(rows)
+        rows = next((way for way in ways if holds(way.frame, C, way.dtype)), last)
         return rows, rows.prepare(rows.frame.into(C, rows.dtype))
 
     @lazily
@@ -329,4 +332,14 @@ class CentersEstimator(
         """Cluster the rows of X."""
 
 
-__all__ = ["CentersEstimator", "Hooks", "all_or_nothing", "near_block", "seed_of", "tell_user", "warn", "with_callbacks"]
+__all__ = [
+    "CentersEstimator",
+    "Hooks",
+    "all_or_nothing",
+    "near_block",
+    "near_rows",
+    "seed_of",
+    "tell_user",
+    "warn",
+    "with_callbacks",
+]

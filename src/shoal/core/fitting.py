@@ -19,7 +19,7 @@ from .engine import using
 from .estimator import NEAR, CentersEstimator, Hooks, all_or_nothing, seed_of, tell_user, warn, with_callbacks
 from .kept import is_like, is_outcome
 from .memory import planned
-from .moments import Moments, measure
+from .moments import Moments, enter_frame
 from .parameters import ATTRIBUTES, PARAMETERS, Count, share_docs
 from .partition import Assign, Partition
 from .rows import Frame, Rows
@@ -94,8 +94,8 @@ class CenterMover(CentersEstimator, ABC):
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
             Real numbers, finite: a NumPy array or memory map, a SciPy sparse matrix, a table of pandas, polars or pyarrow.
-            float16, float32 and integers of 8 or 16 bits are clustered in float32, which holds them; all else in float64.
-            Sums are float64 either way.
+            float16, float32 and integers of 8 or 16 bits are clustered in float32, which holds them, unless rows lie so far
+            apart that it would round some of them; all else in float64. Sums are float64 either way.
         y : ignored
         sample_weight : array of shape (n_samples,), float or None, default=None
             How much each row counts, as if it were there so many times; None for 1 each. A row of weight 0 gets a label
@@ -139,9 +139,9 @@ class CenterMover(CentersEstimator, ABC):
 
     def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, journal: Journal) -> None:
         """The fit to opened rows, from where `init` says if it gives centres."""
-        moments = measure(rows)
+        moments = enter_frame(rows)
         journal.agree("the variance of X", moments.variance)
-        rows.frame, seed = moments.frame, journal.seed
+        seed = journal.seed
         method = self._method(rows, moments, seed)
         hooks = Hooks(self, X, lambda state: {"cluster_centers_": self._public(rows, state), "_frame": rows.frame})
         trials = journal.pages.get("starts")
@@ -295,7 +295,9 @@ class CenterMover(CentersEstimator, ABC):
         return outcome._replace(state=state._replace(bounds=None)), energy
 
     def _public(self, rows: Rows, state: Any) -> Array:
-        return rows.frame.out_of(state.centers, rows.dtype)
+        """Centres as the user gets to see them: numbers that the frame holds without rounding them again."""
+        public = rows.frame.out_of(state.centers, rows.dtype)
+        return public if rows.frame.shift is None else rows.frame.out_of(rows.frame.into(public, rows.dtype), rows.dtype)
 
     def _as_published(self, rows: Rows, state: Partition) -> Partition:
         """With centres rounded as the user will see them."""

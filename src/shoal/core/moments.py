@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..kernels import dense as dense_kernels
 from ..kernels import sparse as sparse_kernels
+from .exactness import DOUBLE, Rounding, find_rounding
 from .rows import Frame, Rows, times_power
 from .types import Array, is_sparse
 
+UNSHIFTED = 16  # spreads: how far from the origin float32 rows may lie without a shift before scores leave too much open
+EXACT_INTEGERS = 2**53  # float64 holds all integers up to here
 FEW_DIGITS = 1e-8  # a variance this small beside the squared mean is not to be had from their difference
 
 
@@ -20,6 +23,7 @@ class Moments(NamedTuple):
 
     variance: float  # mean over the columns
     frame: Frame
+    dtype: np.dtype  # in which the frame rounds no row
 
 
 class _Share(NamedTuple):
@@ -35,16 +39,39 @@ def check_finite(start: int, raw: Any, name: str = "X") -> None:
         if values.dtype.kind not in "fc" or np.isfinite(values.sum()) or np.isfinite(values).all():
             return
     place = np.argwhere(~np.isfinite(values))[0]
-    if is_sparse(raw):
-        row, column = int(np.searchsorted(raw.indptr, place[0], "right")) - 1, int(raw.indices[place[0]])
-    else:
-        row, column = int(place[0]), int(place[1])
+    row, column = _row_and_column(raw, place)
     kind = "NaN" if np.isnan(values[tuple(place)]) else "infinity"
     how = "fill them in, for instance with sklearn.impute.SimpleImputer" if kind == "NaN" else "put finite numbers there"
     raise ValueError(
         f"Input {name} contains {kind} at row {start + row}, column {column}: drop such rows or {how} "
         f"({name} must hold neither NaN nor infinity)."
     )
+
+
+def _row_and_column(raw: Any, place: Array) -> tuple[int, int]:
+    """Where an entry of a block's values stands."""
+    if is_sparse(raw):
+        return int(np.searchsorted(raw.indptr, place[0], "right")) - 1, int(raw.indices[place[0]])
+    return int(place[0]), int(place[1])
+
+
+def note_integers(start: int, raw: Any, rows: Rows) -> None:
+    """Note the first integer that float64, in which rows are compared, would round. The user is warned of it once."""
+    if rows.frame.bits or raw.dtype.kind not in "iu" or raw.dtype.itemsize < 8 or rows.notices:
+        return
+    values = raw.data if is_sparse(raw) else raw
+    if not values.size or (values.max() <= EXACT_INTEGERS and values.min() >= -EXACT_INTEGERS):
+        return
+    beyond = np.argwhere((values > EXACT_INTEGERS) | (values < -EXACT_INTEGERS))
+    large = values[tuple(beyond.T)]
+    one, digits = large.dtype.type(1), np.frexp(large.astype(np.float64))[1]
+    rounded = np.flatnonzero(large & ((one << (digits - 53).astype(large.dtype)) - one))
+    if len(rounded):
+        row, column = _row_and_column(raw, beyond[rounded[0]])
+        rows.notice(
+            f"X holds the integer {large[rounded[0]]} at row {start + row}, column {column}, which float64 rounds: subtract an "
+            f"offset from that column, so that it stays within 2^53, or rows that differ may count as equal."
+        )
 
 
 def check_values(start: int, raw: Any, unit: bool) -> None:
@@ -65,16 +92,36 @@ def _moments_block(start: int, raw: Any, weights: Array, rows: Rows, origin: Arr
     d = raw.shape[1]
     share = _Share(np.zeros(d), np.zeros(d), np.zeros(d))
     if is_sparse(raw):
-        sparse_kernels.column_moments(raw.data, raw.indices, raw.indptr, weights, scale, *share)
+        sparse_kernels.column_moments(raw.data, raw.indices, raw.indptr, weights, origin, scale, *share)
+        if origin.any():
+            _add_zeros(raw, weights, origin * scale, share)
     else:
         dtype = raw.dtype if raw.dtype in (np.float32, np.float64) else np.float64
         dense_kernels.column_moments(np.ascontiguousarray(raw, dtype), weights, origin, scale, *share)
     return share
 
 
-def _sum_moments(rows: Rows, origin: Array, scale: float) -> _Share:
+def _add_zeros(raw: Any, weights: Array, origin: Array, share: _Share) -> None:
+    """Moments of the zeros that sparse rows do not store."""
+    d, m = len(origin), raw.shape[0]
+    stored = np.bincount(raw.indices, np.repeat(weights, np.diff(raw.indptr)), d)
+    some = np.flatnonzero((np.bincount(raw.indices, minlength=d) < m) & (origin != 0))
+    absent, here = weights.sum() - stored[some], origin[some]
+    with np.errstate(over="ignore"):  # a scale that does not overflow is chosen then
+        share.sums[some] -= absent * here
+        share.squares[some] += absent * here**2
+    share.largest[some] = np.maximum(share.largest[some], np.abs(here))
+
+
+def _compared_block(start: int, raw: Any, weights: Array, rows: Rows, origin: Array, scale: float) -> _Share:
+    """Moments of rows that are to be compared, for which their last digits may matter."""
+    note_integers(start, raw, rows)
+    return _moments_block(start, raw, weights, rows, origin, scale)
+
+
+def _sum_moments(rows: Rows, origin: Array, scale: float, block: Callable[..., _Share] = _compared_block) -> _Share:
     total = _Share(*np.zeros((3, rows.d)))
-    for share in rows.raw_shares(_moments_block, rows, origin, scale, per_row=(rows.weights,)):
+    for share in rows.raw_shares(block, rows, origin, scale, per_row=(rows.weights,)):
         total.sums[:] += share.sums
         total.squares[:] += share.squares
         np.maximum(total.largest, share.largest, out=total.largest)
@@ -87,7 +134,7 @@ def column_means(rows: Rows) -> Array:
     first = rows.source.read(start, start + 1)
     check_finite(start, first)
     origin = np.zeros(rows.d) if rows.is_sparse else np.asarray(first, np.float64)[0]
-    means: Array = origin + _sum_moments(rows, origin, 1.0).sums / rows.weights.sum()
+    means: Array = origin + _sum_moments(rows, origin, 1.0, _moments_block).sums / rows.weights.sum()
     if not np.isfinite(means).all():
         raise ValueError("X spreads wider than float64 can hold: divide it by a power of ten first.")
     return means
@@ -101,24 +148,40 @@ class _Seen(NamedTuple):
     total: _Share
 
 
-def _look(rows: Rows) -> _Seen:
-    """One pass over the rows; two where their scale is extreme, or where the first of them lies far from all others."""
-    start = int(np.argmax(rows.weights > 0))
-    first = rows.source.read(start, start + 1)
-    check_values(start, first, rows.frame.unit)
-    origin = np.zeros(rows.d) if rows.is_sparse else np.asarray(first, np.float64)[0]
-    exponent, total = 0, _sum_moments(rows, origin, 1.0)
+def _seen_from(rows: Rows, origin: Array) -> _Seen:
+    """One pass over the rows; two where their scale is extreme."""
+    total = _sum_moments(rows, origin, 1.0)
     width = float(total.largest.max())
     if not np.isfinite(width):
         raise ValueError("X spreads wider than float64 can hold: divide it by a power of ten first.")
-    if width > 0 and not 2.0**-300 < width < 2.0**300:
-        exponent = -int(np.clip(np.frexp(width)[1], -1000, 1000))
-        total = _sum_moments(rows, origin, 2.0**exponent)
-    mean = total.sums / rows.weights.sum()
-    if not rows.is_sparse and (total.squares < (1 + FEW_DIGITS) * rows.weights.sum() * mean**2).any():
-        origin = origin + times_power(mean, -exponent)  # the first row was an outlier: seen from there, spreads cancel
-        total = _sum_moments(rows, origin, 2.0**exponent)
-    return _Seen(origin, exponent, total)
+    if width == 0 or 2.0**-300 < width < 2.0**300:
+        return _Seen(origin, 0, total)
+    exponent = -int(np.clip(np.frexp(width)[1], -1000, 1000))
+    return _Seen(origin, exponent, _sum_moments(rows, origin, 2.0**exponent))
+
+
+def _cancelling(rows: Rows, seen: _Seen) -> Array:
+    """(d) bool: columns so far from the origin, beside their spread, that the variance has few digits left."""
+    mass = rows.weights.sum()
+    flat: Array = seen.total.squares < (1 + FEW_DIGITS) * mass * (seen.total.sums / mass) ** 2
+    return flat
+
+
+def _look(rows: Rows) -> _Seen:
+    """Moments as seen from the first row (sparse rows: from zero), or from nearer where that lies far from all others."""
+    start = int(np.argmax(rows.weights > 0))
+    block = rows.source.read(start, start + 1)
+    check_values(start, block, rows.frame.unit)
+    first = np.asarray(block.toarray() if rows.is_sparse else block, np.float64)[0]
+    seen = _seen_from(rows, np.zeros(rows.d) if rows.is_sparse else first)
+    flat = _cancelling(rows, seen)
+    if rows.is_sparse and flat.any():  # such columns have hardly a zero
+        seen = _seen_from(rows, np.where(flat, first, 0.0))
+        flat &= _cancelling(rows, seen)
+    if flat.any():  # the first row is an outlier
+        mean = times_power(seen.total.sums / rows.weights.sum(), -seen.exponent)
+        seen = _seen_from(rows, seen.origin + (np.where(flat, mean, 0.0) if rows.is_sparse else mean))
+    return seen
 
 
 def column_scales(rows: Rows) -> Array:
@@ -137,43 +200,78 @@ def column_scales(rows: Rows) -> Array:
 
 
 def measure(rows: Rows) -> Moments:
-    """One pass over the rows (two where their scale is extreme). Bits lie where they lie."""
+    """Find the moments and a frame for the rows: one pass, more where their place or scale is extreme. Bits have neither."""
     if rows.frame.bits:
-        return Moments(0.0, rows.frame)
+        return Moments(0.0, rows.frame, rows.dtype)
     if rows.frame.unit:
         total = _sum_moments(rows, np.zeros(rows.d), 1.0)
         mass = float(rows.weights.sum())
         mean = total.sums / mass
-        return Moments(float(np.maximum(total.squares / mass - mean**2, 0).mean()), rows.frame)
-    return _choose_frame(rows, *_look(rows))
+        return Moments(float(np.maximum(total.squares / mass - mean**2, 0).mean()), rows.frame, rows.dtype)
+    return _choose_frame(rows, _look(rows))
 
 
-def _choose_frame(rows: Rows, origin: Array, exponent: int, total: _Share) -> Moments:
+def enter_frame(rows: Rows) -> Moments:
+    """Measure the rows and put them into the frame and the dtype that suit them."""
+    moments = measure(rows)
+    rows.frame, rows.dtype = moments.frame, moments.dtype
+    return moments
+
+
+def _choose_frame(rows: Rows, seen: _Seen) -> Moments:
     """Shift where the rows lie more than three spreads from the origin; scale where squares would leave the dtype.
 
-    Only columns far from the origin are shifted, and by a number of few digits, so that x - shift is exact for what lies
-    near: float32 and float64 see the same rows.
+    A shift has few digits and applies to columns far from the origin alone, so that x - shift is exact for rows near it. If
+    it rounds any row, the column stays where it is, provided that float32 scores still have digits there; otherwise all rows
+    are compared in float64.
     """
     mass = rows.weights.sum()
-    mean = total.sums / mass
-    variance = np.maximum(total.squares / mass - mean**2, 0)
-    scaled_origin = origin * 2.0**exponent
-    center = scaled_origin + mean
-    spread = np.sqrt(variance)
-    shift: Array | None = None
+    mean = seen.total.sums / mass
+    variance = np.maximum(seen.total.squares / mass - mean**2, 0)
+    center, spread = seen.origin * 2.0**seen.exponent + mean, np.sqrt(variance)
+    shift, dtype = _wanted_shift(rows, seen, center, spread), rows.dtype
+    frame = _frame_of(seen, shift, dtype)
+    while frame.shift is not None or frame.exponent:
+        rounding = _find_rounding(rows, frame)
+        if (rounding.of(dtype) & ((shift == 0) | (np.abs(center) > UNSHIFTED * spread))).any():
+            dtype = DOUBLE
+        shift = np.where(rounding.of(dtype), 0.0, shift)
+        before, frame = frame.exponent, _frame_of(seen, shift, dtype)
+        if frame.exponent == before:  # else small numbers may round now
+            break
+    return Moments(float(times_power(variance, 2 * (frame.exponent - seen.exponent)).mean()), frame, dtype)
+
+
+def _wanted_shift(rows: Rows, seen: _Seen, center: Array, spread: Array) -> Array:
+    """(d) shift in units of 2^-exponent, of as many digits as the dtype has; zero for columns that need none."""
     unit = abs(center).max() or 1.0  # so that no square leaves the range
-    if not rows.is_sparse and np.linalg.norm(center / unit) > 3 * np.linalg.norm(spread / unit):
-        grid = 2.0 ** np.floor(np.log2(np.where(spread > 0, spread, 1.0)))
-        shift = np.where(spread > 0, np.round(center / grid) * grid, scaled_origin)
-        shift[np.abs(center) <= 3 * spread] = 0
-        digits, place = np.frexp(shift)
-        shift = np.ldexp(digits.astype(rows.dtype).astype(np.float64), place)
-    offset = scaled_origin if shift is None else scaled_origin - shift
-    width = float((np.abs(offset) + total.largest).max())
-    room = 2.0**20 if rows.dtype == np.float32 else 2.0**60  # bounds are float32 even then
-    if width > 0 and not 1 / room < math.ldexp(width, -exponent) < room:
-        more = -int(np.frexp(width)[1])
-    else:
-        more = -exponent
-    frame = Frame(None if shift is None else times_power(shift, more), exponent + more)
-    return Moments(float(times_power(variance, 2 * more).mean()), frame)
+    if np.linalg.norm(center / unit) <= 3 * np.linalg.norm(spread / unit):
+        return np.zeros(rows.d)
+    grid = 2.0 ** np.floor(np.log2(np.where(spread > 0, spread, 1.0)))
+    shift = np.where(spread > 0, np.round(center / grid) * grid, seen.origin * 2.0**seen.exponent)
+    shift[np.abs(center) <= 3 * spread] = 0
+    digits, place = np.frexp(shift)
+    return np.ldexp(digits.astype(rows.dtype).astype(np.float64), place)
+
+
+def _frame_of(seen: _Seen, shift: Array, dtype: np.dtype) -> Frame:
+    """With this shift, and an exponent where coordinates would be too large or too small to be squared."""
+    width = float((np.abs(seen.origin * 2.0**seen.exponent - shift) + seen.total.largest).max())
+    room = 2.0**20 if dtype == np.float32 else 2.0**60  # bounds are float32 even then
+    with np.errstate(over="ignore", under="ignore"):
+        far_off = width > 0 and not 1 / room < np.ldexp(width, -seen.exponent) < room
+    more = -int(np.frexp(width)[1]) if far_off else -seen.exponent
+    return Frame(times_power(shift, more) if shift.any() else None, seen.exponent + more)
+
+
+def _rounding_block(start: int, raw: Any, frame: Frame) -> Rounding:
+    return find_rounding(raw, frame)
+
+
+def _find_rounding(rows: Rows, frame: Frame) -> Rounding:
+    """Columns in which the frame rounds any row, whatever its weight."""
+    total = Rounding(*np.zeros((2, rows.d), bool))
+    for share in rows.raw_shares(_rounding_block, frame):
+        for flags, more in zip(total, share, strict=True):
+            flags |= more
+    return total

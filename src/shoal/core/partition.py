@@ -214,18 +214,20 @@ def majority(more: Array, masses: Array, C: Array) -> Array:
 
 POOL = 64  # rows that a block proposes for empty clusters, or twice as many as there are of them
 MOST = 4096  # proposals to look at, of all blocks together, or four times as many as one may make
-SAME = 1e-12  # rows nearer to a centre than this, in units of their norm, are at it: a mean of equal rows is not exact
+SAME = 1e-12  # of a row's norm: how far from equal rows the float64 sum of them may put their mean
 
 
 def _worst_served(
-    block: Block, labels: Array, weights: Array, centers: Centers, extra: Centers | None, m: int
+    block: Block, labels: Array, weights: Array, centers: Centers, extra: Centers | None, m: int, same: float
 ) -> tuple[Array, Array]:
-    """The block's m rows farthest from their centre, or from any of `extra` if that is nearer."""
+    """The block's m rows farthest from their centre, or from any of `extra` if that is nearer.
+
+    Rows nearer to a centre than `same`, in units of their norm, are at it.
+    """
     every = np.arange(len(block))
     far = block.pair_distances(every, labels, centers)
     if extra is not None:
         far = np.minimum(far, block.pair_distances(every, block.nearest(extra), extra))
-    same = max(SAME, 4 * float(np.finfo(centers.C.dtype).eps))
     far[(weights <= 0) | (far <= same**2 * block.squared_norms())] = 0
     top = np.argsort(-far, kind="stable")[:m]
     return top, far[top]
@@ -238,10 +240,12 @@ def _fill_empty(rows: Rows, state: Partition, sums: Array, masses: Array, square
     centers = rows.prepare(state.centers)
     placed: list[Array] = []
     settled: set[int] = set()  # rows that are all their cluster has
+    eps = float(np.finfo(rows.dtype).eps)
+    same = max(SAME, 4 * eps) if rows.frame.unit else SAME  # a mean of equal float32 rows rounds to them; a direction may not
     while empty:
         extra = rows.prepare(np.stack(placed)) if placed else None
         size = max(POOL, 2 * len(empty)) + len(settled)
-        found = list(rows.shares(_worst_served, centers, extra, size, per_row=(state.labels, rows.weights)))
+        found = list(rows.shares(_worst_served, centers, extra, size, same, per_row=(state.labels, rows.weights)))
         ids = np.concatenate([start + top for start, (top, _) in zip(rows.starts, found, strict=True)])
         far = np.concatenate([far for _, far in found])
         unseen = max(far[-1] if len(far) == size else 0.0 for _, far in found)  # no row outside the pools is farther

@@ -20,7 +20,7 @@ from .bits import BitBlock, unpacked
 from .blocks import Block, Centers, DenseBlock, SparseBlock
 from .sources import FarSource, FileSource, PickedSource, Source, find_source
 from .threads import Job, Span, Threads, default_threads
-from .types import Array
+from .types import Array, warn
 
 Share = TypeVar("Share")
 
@@ -39,7 +39,8 @@ class Frame(NamedTuple):
     """The coordinates in which rows are clustered: x * 2^exponent - shift, or x / |x|, or bits.
 
     A shift brings data far from the origin near to it, where float32 has digits left; the exponent keeps squares from
-    overflowing. Both are chosen so that neither rounds (see `moments.choose_frame`).
+    overflowing. Both are chosen so that neither rounds a row of the fit (see `moments.measure`); what they would round
+    among other rows is compared in another frame (see `exactness`). Sparse rows are shifted in columns that all of them store.
     """
 
     shift: Array | None = None  # (d) float64
@@ -109,6 +110,8 @@ def rows_in_a_partition(d: int, is_sparse: bool) -> int:
 class Rows:
     """Rows of a source, in a frame, in blocks. They are worked on in a `with` block: its end is the threads' end."""
 
+    _is_sent = False  # to another process
+
     def __init__(
         self, source: Source, weights: Array | None = None, frame: Frame = Frame(), n_threads: int | None = None
     ) -> None:
@@ -123,6 +126,19 @@ class Rows:
         self.block_rows = BLOCK_ROWS_OF_BITS if frame.bits else rows_in_a_block(self.d, self.is_sparse)
         self.partition_rows = PARTITION * self.block_rows
         self._threads: Threads | None = None
+        self.notices: dict[str, bool] = {}  # messages of block functions, and whether the user was warned; copies share them
+
+    def notice(self, message: str) -> None:
+        """Warn the user once, when the pass is over; in another process, whose copy of the rows nobody reads, at once."""
+        self.notices[message] = self._is_sent
+        if self._is_sent:
+            warn(message, UserWarning)
+
+    def _warn(self) -> None:
+        if not all(self.notices.values()):
+            message, *_ = self.notices  # one stands for all that blocks noted at the same time
+            self.notices.update(dict.fromkeys(self.notices, True))
+            warn(message, UserWarning)
 
     def __enter__(self) -> Self:
         self._threads = Threads(self.n_threads).__enter__()
@@ -174,8 +190,10 @@ class Rows:
             norms = np.empty(len(lengths))
             squared_norms(data, raw.indptr, norms)
             data = data / np.repeat(np.sqrt(norms), lengths)
-        elif self.frame.exponent:
+        if self.frame.exponent:
             data = times_power(data.astype(np.float64), self.frame.exponent)
+        if self.frame.shift is not None:
+            data = data - self.frame.shift[raw.indices]
         return sparse.csr_array((data.astype(dtype, copy=False), raw.indices, raw.indptr), shape=raw.shape, copy=False)
 
     def take(self, rows: Array) -> Array:
@@ -240,6 +258,12 @@ class Rows:
         other._threads = self._threads
         return other
 
+    def framed(self, frame: Frame, dtype: np.dtype) -> Rows:
+        """The same rows in another frame."""
+        other = copy(self)
+        other.frame, other.dtype = frame, dtype
+        return other
+
     def __copy__(self) -> Rows:
         other = Rows.__new__(Rows)
         vars(other).update(vars(self))
@@ -247,7 +271,7 @@ class Rows:
 
     def __getstate__(self) -> dict[str, Any]:
         """For a pickle: without threads."""
-        return {**vars(self), "_threads": None}
+        return {**vars(self), "_threads": None, "_is_sent": True}
 
     def raw_shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
         """fn(start, raw rows, slices of per_row..., args...) of every block, in row order (see `shares`)."""
@@ -258,6 +282,7 @@ class Rows:
             yield from self.source.run(job, per_row, self._threads)
         else:
             yield from self._threads.run(job, per_row)
+        self._warn()
 
     def shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
         """fn(block, slices of per_row..., args...) of every block, in row order; of every partition, if shares have a `plus`.

@@ -28,7 +28,7 @@ class Scaled(FileSource):
         self.shape, self.dtype = source.shape, working_dtype(source.dtype)
         self.is_map, self.reads_ahead = source.is_map, source.reads_ahead
         self.unpacking = source.unpacking if isinstance(source, FileSource) else 0.0
-        self.row_bytes = getattr(source, "row_bytes", 0.0)
+        self.row_bytes = 0.0 if scales[0].any() else getattr(source, "row_bytes", 0.0)  # else sparse rows stay so
 
     def read(self, start: int, stop: int) -> Any:
         return self._of(start, self.source.read(start, stop))
@@ -53,15 +53,16 @@ class Scaled(FileSource):
 
 
 def _of(scales: Array, dtype: np.dtype, start: int | None, block: Any) -> Any:
+    """Scaled rows; dense ones, where a mean is subtracted and zeros of sparse rows do not stay zeros."""
     if start is not None:
         check_values(start, block, False)  # afterwards it would be told of what is not in the file
     shift, scale = scales
     with np.errstate(over="ignore"):
-        if is_sparse(block):
+        if is_sparse(block) and not shift.any():
             out = block.astype(np.float64)
             out.data /= scale[out.indices]
             return out.astype(dtype)
-        return ((block - shift) / scale).astype(dtype)
+        return (((block.toarray() if is_sparse(block) else block) - shift) / scale).astype(dtype)
 
 
 def scales_of(source: Source, weights: Array | None = None, n_threads: int | None = None) -> Array:

@@ -31,8 +31,8 @@ TINY = 5e-324  # the least positive float64: what columns are divided by is abov
 class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, MetaEstimatorMixin, BaseEstimator):
     """Cluster rows whose columns are brought to mean 0 and variance 1 first, so that no unit counts for more than another.
 
-    Rows are scaled block by block as they are read, so that files may be larger than memory. Zeros of sparse rows stay zeros:
-    their columns are only divided. `fit`, `predict`, `transform` and `score` take rows as they are.
+    Rows are scaled block by block as they are read, so that files may be larger than memory. In a fit to sparse rows,
+    zeros stay zeros: columns are only divided. `fit`, `predict`, `transform` and `score` take rows as they are.
 
     Parameters
     ----------

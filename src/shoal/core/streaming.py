@@ -10,9 +10,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from . import running
 from .blocks import Centers
-from .estimator import UNIT, all_or_nothing, near_block, seed_of, warn
+from .estimator import UNIT, all_or_nothing, near_block, near_rows, seed_of, warn
+from .exactness import fallbacks
 from .fitting import CenterMover
-from .moments import measure
+from .moments import enter_frame
 from .partition import energy_block, masses_of
 from .rows import Rows
 from .running import Means
@@ -33,6 +34,11 @@ def _label_block(start: int, raw: Any, labels: Array, weights: Array, rows: Rows
     block, centers = near_block(start, raw, rows, centers)
     labels[:] = block.nearest(centers)
     return energy_block(block, weights, labels, centers)
+
+
+def _fallback_block(start: int, raw: Any, rows: Rows) -> int:
+    """Which of the frames to fall back on a block takes."""
+    return near_rows(start, raw, fallbacks(rows))[0]
 
 
 class StreamMover(CenterMover):
@@ -68,13 +74,13 @@ class StreamMover(CenterMover):
         with all_or_nothing(self):
             if hasattr(self, "_stream"):
                 self._check_stream()
-                rows, centers = self._rows(X, sample_weight)
+                rows, _ = self._rows(X, sample_weight)
                 with rows:
-                    self._next_chunk(rows, centers)
+                    self._next_chunk(rows)
             else:
                 rows, given = self._first_look(X, sample_weight)
                 with rows:
-                    rows.frame = self._frame = measure(rows).frame
+                    self._frame = enter_frame(rows).frame
                     means = running.begin(rows, self._start(rows, given, X, seed_of(self.random_state), 0))
                     self._finish_chunk(rows, means)
                     found = int(np.count_nonzero(means.masses))
@@ -95,9 +101,9 @@ class StreamMover(CenterMover):
         parts = {"centers": doubles("k", "d"), "masses": doubles("k", low=0), "lengths": lengths, "published": floats("k", "d")}
         return {**super()._fitted_schema(), "_stream": Parts(Stream, parts)}
 
-    def _next_chunk(self, rows: Rows, centers: Centers) -> None:
-        kinds = {block.X.dtype for block, _ in rows.raw_shares(near_block, rows, centers)}
-        rows.dtype = np.result_type(*kinds)  # float64 for rows far out of the range of those before
+    def _next_chunk(self, rows: Rows) -> None:
+        # float64 for rows far out of the range of those before, without a shift where that rounds any
+        rows = fallbacks(rows)[max(rows.raw_shares(_fallback_block, rows))]
         C, masses, lengths, published = self._stream
         if not np.array_equal(self.cluster_centers_, published):  # the user has put them elsewhere
             C, lengths = self._checked_centers(), np.ones(len(C))

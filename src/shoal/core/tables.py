@@ -111,6 +111,13 @@ def _pyarrow(X: Any) -> TableSource:
     return _table(X.num_rows, columns, part)
 
 
+def column_names(X: Any) -> Any:
+    """Names of a table's columns, as its package has them; None of what is no table."""
+    if find_table(X) is None:
+        return None
+    return X.column_names if hasattr(X, "column_names") else X.columns  # the former in pyarrow
+
+
 TABLES: dict[str, Callable[[Any], TableSource]] = {"pandas": _pandas, "polars": _polars, "pyarrow": _pyarrow}
 
 

@@ -1,5 +1,7 @@
 """Types that many files share, and what can be asked of them."""
 
+import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -7,6 +9,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 Array = NDArray[Any]
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn of the user's line, whichever of our methods or scikit-learn's it called."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("shoal", "sklearn"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def packages_of(thing: Any) -> list[str]:

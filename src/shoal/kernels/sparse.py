@@ -78,15 +78,17 @@ def column_moments(
     indices,  # IN (nnz)
     indptr,  # IN (m + 1)
     weights,  # IN (m) float64
+    origin,  # IN (d) float64
     scale,  # IN a power of two
-    sums,  # ADD (d) float64
-    squares,  # ADD (d) float64
-    largest,  # ADD (d) float64
+    sums,  # ADD (d) float64: of w e, where e = (x - origin) scale
+    squares,  # ADD (d) float64: of w e^2
+    largest,  # ADD (d) float64: of |e|
 ):
+    """The same as for dense rows, of stored entries alone."""
     for i in range(weights.shape[0]):
         for p in range(indptr[i], indptr[i + 1]):
-            x = np.float64(data[p]) * scale
             t = indices[p]
+            x = (np.float64(data[p]) - origin[t]) * scale
             sums[t] += weights[i] * x
             squares[t] += weights[i] * (x * x)
             largest[t] = max(largest[t], abs(x))

@@ -152,9 +152,12 @@ def remaining(seen: Sequence[Info], n: int) -> float:
     if last.batch == n and (last.reassigned == 0 or last.energy <= 0):
         return 0.0
     here = [info for info in seen if info.batch == last.batch]
+    energies = np.array([info.energy for info in here[-3:]])
     if len(here) < LOOKS or last.energy <= 0:  # a batch that costs nothing has not met the rows that do
         return np.inf
-    tail = len(here) * max(*-np.diff([info.energy for info in here[-3:]]), 0.0)
+    if not np.isfinite(energies).all():  # as the user knows them, they may exceed float64
+        return np.inf
+    tail = len(here) * max(*-np.diff(energies), 0.0)
     gap = 0.0 if last.batch == n else max(here[0].newest - last.newest, 0.0) / 3
     return float("inf") if np.isnan(gap) else float(MARGIN * (tail + gap) / last.energy)
 

@@ -104,8 +104,20 @@ def _look_block(start: int, raw: Any, labels: Array, weights: Array, plan: Plan)
     near = nearest_few(Near(labels[close], start + close, far[close]), plan.few)
     sizes = np.bincount(labels, minlength=k)
     energies, distances = np.bincount(labels, weights * squares, k), np.bincount(labels, far, k)
-    columns = column_sums(block.X) if plan.columns else None
+    columns = _sums_in_frame(plan.rows, raw) if plan.columns else None
     return Look(sizes, energies, distances, near, [pick(start, raw, plan.wanted)], columns)
+
+
+def _sums_in_frame(rows: Rows, raw: Any) -> Columns:
+    """Sums of the columns in the rows' own frame, whatever frame the block was compared in."""
+    double, shift = np.dtype(np.float64), rows.frame.shift
+    if shift is None or not is_sparse(raw):
+        return column_sums(rows.convert(raw, double).X)
+    plain = column_sums(rows.framed(rows.frame._replace(shift=None), double).convert(raw).X)  # with zeros that are not stored
+    n = raw.shape[0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = plain.squares - 2 * shift * plain.sums + n * shift**2
+    return Columns(plain.sums - n * shift, squares, plain.clusters)
 
 
 def look(rows: Rows, centers: Centers, labels: Array, wanted: Array, few: int, columns: bool) -> Look:

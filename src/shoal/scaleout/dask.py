@@ -22,6 +22,7 @@ from dask.core import get_dependencies
 from distributed import Client, Future, default_client
 from scipy import sparse
 
+from ..core.checks import check_names
 from ..core.rows import rows_in_a_block, rows_in_a_partition
 from ..core.sources import FarSource, FileSource
 from ..core.threads import Job, Threads
@@ -66,7 +67,7 @@ class DaskRows(FarSource):
     def changed(self, change: tasks.Change, dtype: np.dtype) -> DaskRows:
         other = DaskRows.__new__(DaskRows)
         vars(other).update(vars(self))
-        other._change, other.dtype, other._none = change, dtype, self._none.astype(dtype)
+        other._change, other.dtype, other._none = change, dtype, change(None, self._none).astype(dtype)
         return other
 
     def __getstate__(self) -> Any:
@@ -168,6 +169,7 @@ def open_collection(X: Any, client: Client | None) -> DaskRows:
     if not hasattr(X, "_meta") or getattr(X, "ndim", 0) != 2:
         raise TypeError(f"X is a {type(X).__name__} of dask: give a two-dimensional dask array, or a dask dataframe.")
     if not isinstance(X, da.Array):
+        check_names(X.columns)
         names = [str(name) for name in X.columns] if all(isinstance(name, str) for name in X.columns) else None
         return _of_chunks(X, no_rows(X._meta), names, client)
     check_kind(X._meta)

@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from ..core.driver import Journal
-from ..core.moments import measure
+from ..core.moments import enter_frame
 from ..core.parameters import Count, keep
 from ..core.rows import Rows
 from ..core.schema import Below, Number, Parts, RowsSpec, Spec, floats, matches, optional
@@ -128,7 +128,7 @@ class LandmarkSpectral(SpectralEstimator):
         n, k, p = len(rows), self.n_clusters, min(self.n_landmarks, len(rows))
         if p < k:
             raise ValueError(f"n_landmarks={p} landmarks have no n_clusters={k} singular vectors: ask for more of them.")
-        rows.frame = measure(rows).frame
+        enter_frame(rows)
         find = partial(self._landmarks, X, p, journal.seed)
         found = journal.once("landmarks", find, partial(is_landmarks, p=p, d=rows.d))
         landmarks = Rows(ArraySource(found), frame=rows.frame)

@@ -26,8 +26,8 @@ def _nearest_block(
         keep_nearest(S, ids, own, best[where], who[where])
 
 
-def _add_norms(start: int, raw: Any, best: Array, rows: Rows) -> float:
-    norms2 = rows.convert(raw).squared_norms()
+def _add_norms(start: int, raw: Any, best: Array, rows: Rows, none: Centers, known: bool) -> float:
+    norms2 = block_of(start, raw, rows, none, known)[0].squared_norms()  # in the frame of the scores
     best += norms2[:, None]
     np.maximum(best, 0, out=best)
     return float(norms2.max(initial=0))
@@ -54,7 +54,8 @@ def _search(rows: Rows, among: Rows, dtype: np.dtype, count: int, known: bool) -
         ids = np.arange(a, min(a + among.block_rows, len(among)))
         centers = prepare(rows, dense_rows(among, among.source.read(a, int(ids[-1]) + 1)))
         deque(rows.raw_shares(_nearest_block, rows, centers, ids, known, per_row=(best, who)), 0)
-    return best, who, max(rows.raw_shares(_add_norms, rows, per_row=(best,)), default=0.0)
+    none = prepare(rows, np.empty((0, rows.d), dtype))
+    return best, who, max(rows.raw_shares(_add_norms, rows, none, known, per_row=(best,)), default=0.0)
 
 
 def approximate(rows: Rows, count: int, seed: int) -> Array:

@@ -25,8 +25,10 @@ def small_blocks(rows: Rows) -> Rows:
     return some
 
 
-def prepare(rows: Rows, C: Array) -> Centers:
+def prepare(rows: Rows, C: Any) -> Centers:
     """Rows as columns for scores that are |y|^2 - 2 x.y, with no margin for rounding."""
+    if is_sparse(C):
+        return prepare_sparse(C)
     centers = rows.prepare(C)
     return centers._replace(z2=centers.norms2.astype(C.dtype))
 
@@ -59,4 +61,4 @@ def dense_rows(rows: Rows, raw: Any) -> Array:
 
 def block_of(start: int, raw: Any, rows: Rows, centers: Centers, known: bool) -> tuple[Block, Centers]:
     """A block, and the columns to compare it with. Rows that are new may lie so far out that it takes float64."""
-    return (rows.convert(raw), centers) if known else near_block(start, raw, rows, centers)
+    return (rows.convert(raw), centers) if known else near_block(start, raw, rows, centers, prepare)
