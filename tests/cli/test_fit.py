@@ -377,6 +377,15 @@ class TestOldResults:
         refused(capsys, errors.NO_ROOM, *FIT, "-o", "out", "--force", "--seed", 5)
         assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
 
+    def test_that_can_not_be_put_aside(self, capsys, before, monkeypatch):
+        def half(path, mode):
+            Path(path).write_bytes(b"{")
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(run_module, "open", half, raising=False)
+        refused(capsys, errors.NO_ROOM, *FIT, "-o", "out", "--force")
+        assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
+
     @pytest.mark.slow
     @pytest.mark.parametrize("number", failing.ERRORS)
     def test_whatever_write_fails(self, tmp_path, number):

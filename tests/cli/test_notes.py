@@ -138,6 +138,19 @@ def test_what_is_no_file_is_not_waited_for(capsys, monkeypatch, name, make):
     assert not Path("out/outside").exists()
 
 
+def test_links_in_the_place_of_temporary_files_are_not_followed(capsys, monkeypatch):
+    """Whoever made the folder may guess which process will write there."""
+    stop_before_the_fit(capsys, monkeypatch)
+    Path("mine").write_text("mine")
+    for name in ("run.json", "checkpoint.npz", "labels.npy"):
+        for end in ("old.tmp", "0a.tmp", "tmp"):
+            Path("out", f".{name}.{os.getpid()}.{end}").symlink_to(Path("mine").absolute())
+    Path("out", f".shoal-new.{os.getpid()}.tmp").symlink_to(Path().absolute())
+    result(capsys, *FIT, "--force")
+    assert Path("mine").read_text() == "mine"
+    assert sorted(path.name for path in Path().iterdir()) == ["mine", "out", "rows.npy", "start.npy"]
+
+
 @pytest.mark.parametrize("words", [("fit", "pipe.npy", "-k", 3, "-o", "o"), ("inspect", "pipe.npy")])
 def test_pipes_as_data(capsys, words):
     os.mkfifo("pipe.npy")

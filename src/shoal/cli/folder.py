@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ def tidy(folder: Path) -> None:
 @contextlib.contextmanager
 def staged(folder: Path) -> Iterator[Path]:
     """Give a folder for new files, from which `put` moves them when all are written. It is removed in the end."""
-    stage = folder / f"{STAGE}{os.getpid()}.tmp"
+    stage = folder / f"{STAGE}{os.getpid()}.{secrets.token_hex(4)}.tmp"
     try:
         with saving(folder):
             stage.mkdir()

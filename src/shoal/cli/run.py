@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import secrets
 import shlex
-import shutil
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -60,22 +60,26 @@ def begun(folder: Path, data: str, chosen: Mapping[str, Any], command: str) -> I
         "fingerprint": prints,
         "settings": {**chosen, **{name: str(Path(file).absolute()) for name, file in files.items()}},
     }
-    # Put aside under names that are tidied up, should this process be killed. To put them back takes no room.
-    aside = {name: folder / f".{name}.{os.getpid()}.old.tmp" for name in (NOTES, CHECKPOINT)}
+    # Put aside under names that are tidied up, should this process be killed, and that nobody can have put links to. To put
+    # them back takes no room.
+    token = secrets.token_hex(4)
+    aside = {name: folder / f".{name}.{os.getpid()}.{token}.tmp" for name in (NOTES, CHECKPOINT)}
     try:
         with saving(folder):
             if (folder / NOTES).exists():
-                shutil.copyfile(folder / NOTES, aside[NOTES])
+                with open(aside[NOTES], "xb") as copy:
+                    copy.write((folder / NOTES).read_bytes())
             if (folder / CHECKPOINT).exists():
                 (folder / CHECKPOINT).replace(aside[CHECKPOINT])
-        write_notes(folder, notes)
-        yield notes
-    except (Signalled, Gone):  # such a fit goes on, if only from its beginning
-        raise
-    except Exception:
-        if notes["status"] == "running" and not (folder / CHECKPOINT).exists():
-            _put_back(folder, aside)
-        raise
+        try:
+            write_notes(folder, notes)
+            yield notes
+        except (Signalled, Gone):  # such a fit goes on, if only from its beginning
+            raise
+        except Exception:
+            if notes["status"] == "running" and not (folder / CHECKPOINT).exists():
+                _put_back(folder, aside)
+            raise
     finally:
         for path in aside.values():
             path.unlink(missing_ok=True)
