@@ -120,7 +120,7 @@ def failing_at(site: str, call: int, number: int) -> Iterator[Callable[[], bool]
     patches = [mock.patch("shoal.core.replacing.open", opened, create=True)]
     if site in ("fsync", "replace"):
         patches = [mock.patch(f"shoal.core.replacing.os.{site}", deadly(getattr(os, site)))]
-    patches.append(mock.patch("shoal.core.replacing._sync_folder"))  # which some systems can't: nothing hangs on it
+    patches.append(mock.patch("shoal.core.replacing.sync_folder"))  # which some systems can't: nothing hangs on it
     with contextlib.ExitStack() as stack:
         for patch in patches:
             stack.enter_context(patch)

@@ -111,7 +111,8 @@ def digest() -> str:
 
 def is_sound(folder: Path = OUT) -> bool:
     """Can every file that is there be read, and is nothing but what is half written beside them?"""
-    from shoal.cli.folder import FILES, LOCK, read_notes
+    from shoal.cli.folder import FILES, LOCK
+    from shoal.cli.notes import read_notes
     from shoal.io.archive import read
 
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
@@ -127,9 +128,9 @@ def is_sound(folder: Path = OUT) -> bool:
 
 def status() -> str:
     """Of the run: "running" until all its files are there; "" if it has not begun."""
-    from shoal.cli.folder import read_notes
+    from shoal.cli.notes import read_notes
 
-    return str(read_notes(OUT)["status"]) if (OUT / "run.json").exists() else ""
+    return str(read_notes(OUT)[0]["status"]) if (OUT / "run.json").exists() else ""
 
 
 def _next() -> list[str]:

@@ -227,7 +227,7 @@ BAD_PARAMETERS = {
     "algorithm": ["Lloyd", "fast", None, 3],
     "metric": ["manhattan", "l2", None, 3],
     "random_state": [-1, 1.5, "seed"],
-    "n_threads": [0, -1, 1.5, "2", True],
+    "n_threads": [0, -1, 1.5, "2", True, 10**9],
     "callback": [3, "print"],
     "verbose": [-1, "yes"],
 }

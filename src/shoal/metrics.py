@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
-from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
+from sklearn.utils._param_validation import StrOptions, validate_parameter_constraints
 
 from .core.blocks import Block, Centers
 from .core.checks import check_centers, check_rows, check_weights
 from .core.estimator import near_block
+from .core.parameters import MAX_THREADS, Count
 from .core.partition import energy_block
 from .core.rows import Frame, Rows
 from .core.types import Array
@@ -89,7 +89,7 @@ def _frame_for(centers: Array, metric: str) -> Frame:
 
 def _placed(X: Any, centers: Any, weights: Any, metric: str, n_threads: int | None, caller: str) -> tuple[Rows, Array]:
     """Checked rows, in float64, and the centres in their frame."""
-    allowed = {"metric": [StrOptions({"euclidean", "cosine"})], "n_threads": [Interval(Integral, 1, None, closed="left"), None]}
+    allowed = {"metric": [StrOptions({"euclidean", "cosine"})], "n_threads": [Count(MAX_THREADS), None]}
     validate_parameter_constraints(allowed, {"metric": metric, "n_threads": n_threads}, caller)
     source = check_rows(None, X, reset=False)
     C = check_centers(centers, None, source.shape[1], "centers")

@@ -10,7 +10,9 @@ import pytest
 from scipy import sparse
 
 import shoal
+from bench import failing
 from shoal.cli import errors, stopping
+from shoal.cli import run as run_module
 from shoal.cli.methods import METHODS, warm
 from shoal.core import driver
 from shoal.core.sources import FileSource, find_source
@@ -127,6 +129,25 @@ def test_ids_make_labels_a_table(capsys):
     assert ".parquet" in refused(capsys, errors.USAGE, "predict", "out/model.npz", *rows, "-o", "l.npy")
 
 
+@pytest.mark.parametrize("chunks", [None, (100, 4)])
+def test_big_endian_ids(capsys, rows, chunks):
+    h5py, pq = pytest.importorskip("h5py"), pytest.importorskip("pyarrow.parquet")
+    with h5py.File("rows.h5", "w") as file:
+        file.create_dataset("X", data=rows.astype(">f4"), chunks=chunks)
+    np.save("big.npy", rows.astype(">f4"))
+    for name in ("rows.h5", "big.npy"):
+        result(capsys, "fit", name, "-k", 2, "-q", "-o", "out", "--id-column", 1, "--no-report", "--force")
+        np.testing.assert_array_equal(pq.read_table("out/labels.parquet").column("id").to_numpy(), rows[:, 1])
+
+
+def test_ids_that_parquet_can_not_hold(capsys, rows):
+    pa, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
+    spans = pa.array([(1, 2, 3)] * 300, pa.month_day_nano_interval())
+    feather.write_feather(pa.table({"span": spans, "a": rows[:, 0], "b": rows[:, 1]}), "rows.arrow")
+    told = refused(capsys, errors.BAD_DATA, "fit", "rows.arrow", "-k", 2, "-q", "-o", "out", "--id-column", "span")
+    assert "--id-column" in told
+
+
 HOSTILE = "[/] =cmd a\nb\x1b[31m<i>\u202e"
 
 
@@ -174,6 +195,13 @@ def test_standardized_rows_are_labelled_as_they_were_fitted(capsys, rows):
         (errors.USAGE, "--method", ["--method", "magic"]),
         (errors.USAGE, "--set speed", ["--set", "speed=9"]),
         (errors.USAGE, "--set", ["--set", "speed"]),
+        (errors.USAGE, "tol", ["--set", "tol=[[["]),
+        (errors.USAGE, "tol", ["--set", "tol=" + "[" * 100_000]),
+        (errors.USAGE, "--set", ["--set", "tol=[[[[1]]]]"]),
+        (errors.USAGE, "--set", ["--set", "tol=1" + "0" * 400]),
+        (errors.USAGE, "--set", ["--set", 'tol={"a": 1}']),
+        (errors.USAGE, "--threads", ["--threads", "1000000000"]),
+        (errors.USAGE, "--columns", ["--columns", "0:2000000000"]),
         (errors.USAGE, "--metric", ["--metric", "cosine", "--method", "mixture"]),
         (errors.USAGE, "--init", ["--init", "nowhere"]),
         (errors.USAGE, "--image", ["--image", "2by2"]),
@@ -237,7 +265,8 @@ def test_resume_from_elsewhere(capsys, rows, tmp_path, monkeypatch):
     Path("out/.report.html.999999999.0a.tmp").write_text("half of it")
     (tmp_path / "deeper").mkdir()
     monkeypatch.chdir(tmp_path / "deeper")
-    assert result(capsys, "resume", "../out", "-q")["energy"] == told["energy"]
+    typed = ("--data", "../rows.npy", "--init", "../start.npy")
+    assert result(capsys, "resume", "../out", "-q", *typed)["energy"] == told["energy"]
     assert not list(Path("../out").glob(".*.tmp"))
     assert "run.json" in refused(capsys, errors.USAGE, "resume", ".")
     assert not list(Path().iterdir())  # nothing is put where no run is
@@ -257,7 +286,7 @@ def test_resume_refuses(capsys, rows):
     notes = json.loads(Path("out/run.json").read_text())
     Path("out/run.json").write_text(json.dumps({**notes, "status": "running"}))
     np.save("rows.npy", rows + 1)
-    assert "has changed" in refused(capsys, errors.BAD_DATA, "resume", "out", "-q")
+    assert "has changed" in refused(capsys, errors.BAD_DATA, "resume", "out", "-q", "--data", "rows.npy")
     Path("out/run.json").write_text("{")
     assert "run.json" in refused(capsys, errors.REJECTED, "resume", "out", "-q")
     Path("out/run.json").write_text(json.dumps({**notes, "settings": {"method": "magic"}}))
@@ -333,11 +362,37 @@ class TestOldResults:
         refused(capsys, errors.NO_ROOM, *FIT, "-o", "out", "--force")
         assert {path.name: path.read_bytes() for path in Path("out").iterdir() if path.name != ".lock"} == old
 
-    def test_of_two_runs_are_no_result(self, capsys, before, monkeypatch):
-        """What fails when some files are new already can be resumed."""
-        monkeypatch.setattr("shoal.cli.run.write_records", lambda *_: (_ for _ in ()).throw(errors.NoRoom("full")))
+    @pytest.mark.parametrize("fails", ["write_records", "write_notes", "put"])
+    def test_that_new_ones_can_not_be_written_beside(self, capsys, before, monkeypatch, fails):
+        """All new files are written before any old one is replaced."""
+        real, calls = getattr(run_module, fails), []
+
+        def full(*arguments):
+            calls.append(arguments)
+            if len(calls) > (fails == "write_notes"):  # those of the beginning
+                raise errors.NoRoom("full")
+            return real(*arguments)
+
+        monkeypatch.setattr(run_module, fails, full)
+        refused(capsys, errors.NO_ROOM, *FIT, "-o", "out", "--force", "--seed", 5)
+        assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
+
+    def test_that_can_not_be_put_aside(self, capsys, before, monkeypatch):
+        def half(path, mode):
+            Path(path).write_bytes(b"{")
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(run_module, "open", half, raising=False)
         refused(capsys, errors.NO_ROOM, *FIT, "-o", "out", "--force")
-        assert json.loads(Path("out/run.json").read_text())["status"] == "running"
+        assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("number", failing.ERRORS)
+    def test_whatever_write_fails(self, tmp_path, number):
+        """Each call that writes fails once: the earlier run is whole, or its notes say that it is none."""
+        tried, harmed = failing.fits(tmp_path, number, quick=False)
+        assert tried > 50
+        assert not harmed
 
     def test_are_replaced_by_new_ones(self, capsys, before):
         result(capsys, *FIT, "-o", "out", "--force", "--no-report", "--seed", 5)
@@ -393,12 +448,12 @@ def test_columns_by_the_names_that_the_model_knows(capsys, rows):
         file.write("7,b,c,d\n" + "\n".join(",".join(map(str, row)) for row in rows.tolist()))
     with open("other.csv", "w") as file:
         file.write("note,d,7,c,b\n" + "\n".join(f"x,{r[3]},{r[0]},{r[2]},{r[1]}" for r in rows.tolist()))
-    result(capsys, "fit", "rows.csv", "-k", 3, "-q", "-o", "out", "--no-report")
-    result(capsys, "predict", "out/model.npz", "other.csv", "-q", "-o", "l.npy")
+    result(capsys, "fit", "rows.csv", "-k", 3, "-q", "-o", "out", "--no-report", "--header")
+    result(capsys, "predict", "out/model.npz", "other.csv", "-q", "-o", "l.npy", "--header")
     np.testing.assert_array_equal(np.load("l.npy"), np.load("out/labels.npy"))
     with warnings.catch_warnings(action="ignore"):  # that these have no names
         result(capsys, "predict", "out/model.npz", "rows.npy", "-q", "-o", "l.npy", "--force")
-    assert result(capsys, "inspect", "rows.csv", "--columns", "7,1")["names"] == ["7", "b"]
+    assert result(capsys, "inspect", "rows.csv", "--columns", "7,1", "--header")["names"] == ["7", "b"]
     assert result(capsys, "inspect", "rows.csv", "--no-header", "--limit-rows", 1, "--columns", "0")["rows"] == 1
 
 

@@ -56,10 +56,12 @@ def test_a_lost_cluster_leaves_a_fit_to_go_on_with(capsys, client, monkeypatch):
         broken.setattr(rounds.Crew, "look", lost)
         code, _, err = run(capsys, *FIT, "-o", "out", *address)
     assert code == 4
-    assert "shoal resume out" in err
+    assert f"shoal resume out --engine dask --scheduler {client.scheduler.address}" in err
+    assert json.loads(Path("out/run.json").read_text())["settings"]["engine"] == "dask"
+    assert "whose address is not kept" in refused(capsys, 2, "resume", "out", "--quiet")
     told = result(capsys, "resume", "out", "--quiet", "--engine", "threads")
     assert told["energy"] == result(capsys, *FIT, "-o", "near")["energy"]
-    assert json.loads(Path("out/run.json").read_text())["settings"]["scheduler"] is None
+    assert not {"scheduler", "workers"} & set(json.loads(Path("out/run.json").read_text())["settings"])
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from ..core.bits import packed, unpacked, words_for
 from ..core.checks import check_rows
 from ..core.estimator import seed_of
 from ..core.moments import check_finite, check_values
-from ..core.parameters import Count
+from ..core.parameters import MAX_THREADS, Count
 from ..core.rows import Rows, working_dtype
 from ..core.schema import Number, OneOf, Parts, doubles, floats
 from ..core.seeding import generator
@@ -130,7 +130,8 @@ class LinearCode(NamedTuple):
         -------
         codes : Codes
         """
-        validate_parameter_constraints({"n_threads": [Count(), None]}, {"n_threads": n_threads}, caller_name="encode")
+        rules = {"n_threads": [Count(MAX_THREADS), None]}
+        validate_parameter_constraints(rules, {"n_threads": n_threads}, caller_name="encode")
         LINEAR_CODE.check(self, "code", {})
         source = check_rows(None, X, reset=False)
         if source.shape[1] != len(self.W):
@@ -235,7 +236,8 @@ def rotated_code(rows: Rows, r: int, rng: np.random.Generator) -> LinearCode:
 
 def _made(name: str, make: Any, X: Any, n_bits: int, random_state: Any, n_threads: int | None) -> LinearCode:
     given = {"n_bits": n_bits, "random_state": random_state, "n_threads": n_threads}
-    rules = {"n_bits": [Count()], "random_state": ["random_state", np.random.Generator], "n_threads": [Count(), None]}
+    rules = {"n_bits": [Count()], "random_state": ["random_state", np.random.Generator]}
+    rules["n_threads"] = [Count(MAX_THREADS), None]
     validate_parameter_constraints(rules, given, caller_name=name)
     with Rows(check_rows(None, X, reset=False), n_threads=n_threads) as rows:
         code: LinearCode = make(rows, n_bits, generator(seed_of(random_state)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,10 +33,12 @@ def is_model(path: str) -> bool:
     """A model of Shoal's, or at least something that says so."""
     if not Path(path).is_file():
         return False
+    from ..io.npy import open_zip
+
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_zip(Path(path)) as archive:
             return "manifest.json" in archive.namelist()
-    except (OSError, zipfile.BadZipFile):
+    except Exception:  # a zip file can be wrong in many ways; whoever reads it says how
         return False
 
 

@@ -31,6 +31,11 @@ def check_engine(settings: Mapping[str, Any]) -> None:
         raise click.UsageError("--engine dask needs --scheduler ADDRESS or --workers COUNT, and not both: say which.")
 
 
+def engine_words(settings: Mapping[str, Any]) -> list[str]:
+    """The options by which the same engine is asked for again."""
+    return [word for name in ENGINE if settings.get(name) is not None for word in (f"--{name}", str(settings[name]))]
+
+
 def check_method(model: Any, settings: Mapping[str, Any]) -> None:
     """Before a cluster is asked for what it can't do."""
     from ..core.engine import OneMachine, check_far

@@ -11,6 +11,7 @@ import click
 
 INTERNAL, USAGE, BAD_DATA, NO_ROOM, REJECTED = 1, 2, 3, 4, 5
 FLAGS = r"\b(columns|id_column|text_column|array|header|delimiter|zero_based|scratch)=(?=[\s,.]|$)"  # as `open_rows` has them
+SWITCHES = {"header=True": "--header", "header=False": "--no-header"}
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -51,7 +52,14 @@ def reading_data() -> Iterator[None]:
         yield
     except (ValueError, EOFError) as error:
         kind = Turned if type(error).__name__ == "Rejected" else BadData  # by name: `io` is slow to import
-        raise kind(re.sub(FLAGS, lambda found: f"--{found[1].replace('_', '-')}", str(error))) from error
+        raise kind(as_typed(str(error))) from error
+
+
+def as_typed(message: str) -> str:
+    """Say what `open_rows` calls by the names of its parameters by those of the options."""
+    for name, option in SWITCHES.items():
+        message = re.sub(rf"\b{name}\b", option, message)
+    return re.sub(FLAGS, lambda found: f"--{found[1].replace('_', '-')}", message)
 
 
 @contextlib.contextmanager

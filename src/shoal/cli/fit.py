@@ -58,5 +58,5 @@ def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json
         with locked(folder):
             check(folder, force, *inputs)  # once more, now that nobody else can put anything there
             with run.begun(folder, data, settings, shlex.join(["shoal", *sys.argv[1:]])) as notes, working(settings):
-                result = run.carry_out(folder, notes, rows, watch)
+                result = run.carry_out(folder, notes, rows, watch, settings)
     show(result, as_json, run.lines(result))

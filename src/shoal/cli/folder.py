@@ -3,47 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import secrets
+import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
-from .errors import Turned
-from .methods import METHODS
+from .errors import NoRoom
+from .notes import NOTES
 from .output import keep_apart, saving
 
-NOTES, CHECKPOINT, LOCK = "run.json", "checkpoint.npz", ".lock"
+CHECKPOINT, LOCK, STAGE = "checkpoint.npz", ".lock", ".shoal-new."
 FILES = (NOTES, CHECKPOINT, "model.npz", "labels.npy", "labels.parquet", "history.csv", "report.html")
-
-NOTED: dict[str, Any] = dict.fromkeys(("shoal", "status", "begun", "command", "data", "fingerprint"), str)
-NOTED |= {"settings": dict}
-CHOSEN: dict[str, Any] = {
-    "method": str,
-    "clusters": int,
-    "seed": int,
-    "extra": dict,
-    "init": str | None,
-    "metric": str,
-    "scratch": str | None,
-    "columns": list | None,
-    **dict.fromkeys(("array", "delimiter"), str | None),
-    **dict.fromkeys(("header", "zero_based"), bool | None),
-    **dict.fromkeys(("id_column", "text_column"), str | None),
-    **dict.fromkeys(("limit_rows", "threads"), int | None),
-    **dict.fromkeys(("time", "memory"), float | int | None),
-    "image": list | None,
-    **dict.fromkeys(("standardize", "report"), bool),
-}
-FOUND: dict[str, Any] = dict.fromkeys(("method", "estimator", "stopped", "summary"), str)
-FOUND |= dict.fromkeys(("rows", "columns", "clusters", "steps", "seed"), int)
-FOUND |= {"seconds": float | int, "energy": float | int | None, "files": dict, "warnings": list}
-
-
-def _is_like(kinds: dict[str, Any], told: dict[str, Any]) -> bool:
-    return all(isinstance(told[name], kind) for name, kind in kinds.items())
 
 
 def check(folder: Path, force: bool, *inputs: str) -> None:
@@ -54,12 +28,21 @@ def check(folder: Path, force: bool, *inputs: str) -> None:
     for given in inputs:
         if Path(given).resolve() in [(folder / name).resolve() for name in FILES]:
             raise click.UsageError(f"{given}: would be replaced by what a fit writes to {folder}: name another folder.")
+    check_regular_files(folder)
     with saving(folder):
         there = folder.exists() and any(file.name != LOCK for file in folder.iterdir())
     if there and not force:
         raise click.UsageError(
             f"{folder}: is not empty: go on with `shoal resume`, name another folder, or say --force to replace what is there."
         )
+
+
+def check_regular_files(folder: Path) -> None:
+    """Refuse a folder in which a link, a pipe or a folder has the name of a file of a run: links lead anywhere, pipes block."""
+    for path in (folder / name for name in (*FILES, LOCK)):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if not stat.S_ISREG(os.lstat(path).st_mode):
+                raise click.UsageError(f"{path}: is a link, a pipe, a device or a folder, not a file of a run: remove it.")
 
 
 def clear(folder: Path, keep: set[str]) -> None:
@@ -76,6 +59,28 @@ def tidy(folder: Path) -> None:
     with saving(folder):
         for name in FILES:
             tidy(folder / name)
+        for left in folder.glob(f"{STAGE}*.tmp"):
+            shutil.rmtree(left, ignore_errors=True)  # which follows no links
+
+
+@contextlib.contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """Give a folder for new files, from which `put` moves them when all are written. It is removed in the end."""
+    stage = folder / f"{STAGE}{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    try:
+        with saving(folder):
+            stage.mkdir()
+        yield stage
+    except NoRoom as error:
+        raise NoRoom(error.message.replace(str(stage), str(folder))) from error
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def put(stage: Path, folder: Path, name: str) -> None:
+    """Move a new file to its place, which takes no room."""
+    with saving(folder / name):
+        os.replace(stage / name, folder / name)
 
 
 @contextlib.contextmanager
@@ -92,8 +97,9 @@ def locked(folder: Path) -> Iterator[None]:
     except ImportError:  # no such locks on this system
         yield
         return
+    check_regular_files(folder)
     with saving(folder):
-        fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -110,22 +116,3 @@ def locked(folder: Path) -> Iterator[None]:
             raise
     finally:
         os.close(fd)
-
-
-def read_notes(folder: Path) -> dict[str, Any]:
-    """What the run was asked to do, if it can be believed."""
-    path = folder / NOTES
-    try:
-        if path.exists() and not path.is_file():
-            raise ValueError("no file")
-        notes = json.loads(path.read_bytes())
-        good = notes["format"] == "shoal run" and _is_like(NOTED, notes) and _is_like(CHOSEN, notes["settings"])
-        good = good and notes["settings"]["method"] in METHODS and "\0" not in notes["data"]
-        good = good and (notes["status"] != "done" or _is_like(FOUND, notes["result"]))
-    except FileNotFoundError as error:
-        raise click.UsageError(f"{path}: there is no such file: name a folder that `shoal fit -o` has made.") from error
-    except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
-        raise Turned(f"{path}: can't be read as the notes of a run ({error}): begin anew with `shoal fit --force`.") from error
-    if not good:
-        raise Turned(f"{path}: holds no notes of a run: begin anew with `shoal fit --force`.")
-    return dict(notes)

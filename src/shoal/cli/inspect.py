@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from .methods import method_option
-from .options import COUNT, DATA, SIZE, debug_option, json_option, rows_options
+from .options import COUNT, DATA, SIZE, THREADS, debug_option, json_option, rows_options
 
 NUMBERS = 1 << 21  # looked at together
 
@@ -18,7 +18,7 @@ NUMBERS = 1 << 21  # looked at together
 @click.option("-k", "--clusters", type=COUNT, default=100, show_default=True, help="Plan a fit with so many clusters.")
 @method_option
 @click.option("--memory", type=SIZE, help="Say whether that fit keeps below: 512MB, 2GB.")
-@click.option("--threads", type=COUNT, help="Threads that the fit may use.")
+@click.option("--threads", type=THREADS, help="Threads that the fit may use.")
 @rows_options
 @json_option
 @debug_option

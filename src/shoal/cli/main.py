@@ -19,7 +19,7 @@ import click
 from .. import __version__
 from .compare import compare
 from .demo import demo
-from .errors import USAGE, complain, explain
+from .errors import USAGE, as_typed, complain, explain
 from .export import export
 from .fit import fit
 from .inspect import inspect
@@ -54,7 +54,7 @@ for command in (fit, predict, inspect, compare, sweep, resume, export, demo, rep
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    complain(f"warning: {message}")
+    complain(f"warning: {as_typed(str(message))}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

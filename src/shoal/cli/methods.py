@@ -43,6 +43,7 @@ MOVERS = [name for name in MOVERS if name not in ("compressed", "binary")]  # th
 RESERVED = ("n_clusters", "verbose", "callback")  # parameters that commands set themselves
 SEEDINGS = ("k-means++", "k-means||", "afk-mc2", "random")
 WARM = 1000  # rows, at most
+MAX_NUMBER = 1e300  # as the value of a parameter; larger integers are no floats
 
 
 def _method_option(names: list[str]) -> Callable[[Command], Command]:
@@ -63,9 +64,20 @@ def assignments(given: tuple[str, ...]) -> dict[str, Any]:
             raise click.BadParameter(f"{item!r} is no NAME=VALUE.", param_hint="--set")
         try:
             out[name] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             out[name] = value
+        if not is_parameter(out[name]):
+            raise click.BadParameter(f"{item[:60]!r} is no text, finite number or list of these.", param_hint="--set")
     return out
+
+
+def is_parameter(value: Any, depth: int = 3) -> bool:
+    """Whether JSON can be the value of a parameter: text, a finite number of ordinary size, or (lists of) lists of these."""
+    if isinstance(value, list):
+        return depth > 0 and all(is_parameter(inner, depth - 1) for inner in value)
+    if isinstance(value, int | float):
+        return -MAX_NUMBER <= value <= MAX_NUMBER  # which NaN is not
+    return value is None or isinstance(value, str)
 
 
 def estimator(method: str, k: int, settings: Mapping[str, Any], **more: Any) -> Any:
@@ -95,7 +107,7 @@ def estimator(method: str, k: int, settings: Mapping[str, Any], **more: Any) -> 
     model = cls(k, **{**fixed, **given})
     try:
         model._validate_params()
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise click.UsageError(str(error)) from error
     return shoal.Standardized(model) if settings.get("standardize") else model
 

@@ -16,7 +16,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 TIMES = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 SIZES = {"": 1, "B": 1} | {f"{c}{end}": 10 ** (3 * i) for i, c in enumerate("KMGT", 1) for end in ("", "B")}
 SIZES |= {f"{c}IB": 1 << (10 * i) for i, c in enumerate("KMGT", 1)}
-MOST = 10_000_000  # columns to be named
+MAX_COLUMNS = 1_000_000  # that one range of --columns may stand for: each becomes a number in memory and in run.json
+MAX_THREADS = 1024  # as in the library (core.parameters), whose import takes long
 
 
 @dataclass
@@ -71,9 +72,9 @@ class Names(click.ParamType):  # type: ignore[type-arg]
             return list(value)
         out: list[str | int] = []
         for item in filter(None, (part.strip() for part in value.split(","))):
-            span = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", item)
-            if span and int(span[2]) - int(span[1]) > MOST:
-                self.fail(f"{item!r} is more than {MOST:,} columns: leave the option out for all.", param, ctx)
+            span = re.fullmatch(r"([0-9]{1,18}):([0-9]{1,18})", item)
+            if span and int(span[2]) - int(span[1]) > MAX_COLUMNS:
+                self.fail(f"{item!r} is more than {MAX_COLUMNS:,} columns: leave the option out for all.", param, ctx)
             out += range(int(span[1]), int(span[2])) if span else [item]
         if not out:
             self.fail(f"{value!r} names nothing: write names or numbers between commas.", param, ctx)
@@ -83,6 +84,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]
 TIME = Quantity("time", TIMES, "90s, 5m or 2h")
 SIZE = Quantity("size", dict(SIZES), "512MB, 2GB or 1GiB")
 COUNT = click.IntRange(1)
+THREADS = click.IntRange(1, MAX_THREADS)
 SEED = click.IntRange(0, 2**32 - 1)
 
 
@@ -128,7 +130,7 @@ fit_options = together(
     click.option("--seed", type=SEED, default=0, show_default=True, help="Of the random numbers."),
     click.option("--time", type=TIME, help="Stop in time, with the best so far: 90s, 5m, 2h."),
     click.option("--memory", type=SIZE, help="Keep below: 512MB, 2GB. Refused at once if that can't be."),
-    click.option("--threads", type=COUNT, help="Threads to use (the result does not depend on it)."),
+    click.option("--threads", type=THREADS, help="Threads to use (the result does not depend on it)."),
 )
 watch_options = together(
     click.option(

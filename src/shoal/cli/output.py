@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from .errors import NoRoom, one_line
+from .errors import BadData, NoRoom, one_line
 
 
 def plain(value: Any) -> Any:
@@ -140,11 +140,14 @@ def write_labels(path: Path, labels: Any, ids: Any = None) -> None:
 
     with writing(path) as file, contextlib.ExitStack() as stack:
         writer, start = None, 0
-        for names in [np.arange(len(labels))] if ids is None else ids:
-            part = pa.table({"id": names, "label": labels[start : start + len(names)]})
-            writer = writer or stack.enter_context(pq.ParquetWriter(file, part.schema))
-            writer.write_table(part)
-            start += len(names)
+        try:
+            for names in [np.arange(len(labels))] if ids is None else ids:
+                part = pa.table({"id": names, "label": labels[start : start + len(names)]})
+                writer = writer or stack.enter_context(pq.ParquetWriter(file, part.schema))
+                writer.write_table(part)
+                start += len(names)
+        except (ValueError, TypeError, NotImplementedError) as error:  # of Arrow's
+            raise BadData(f"--id-column: its values can't be written as Parquet ({error}): name another column.") from error
 
 
 def need_parquet() -> None:

@@ -14,6 +14,7 @@ from .methods import METHODS, estimator
 from .output import size
 
 TRIAL = 20_000  # rows
+MAX_TRIAL_BYTES = 1 << 27  # of the centres of a trial: sparse files can state any width
 PASSES = {"auto": 3, "minibatch": 3, "online": 10}  # over all rows, of which most methods need about 30
 USUAL = 30
 
@@ -79,12 +80,12 @@ def _default() -> int:
 
 
 def estimate_seconds(rows: Any, method: str, k: int, threads: int | None) -> float | None:
-    """By one step of Lloyd's on some rows; None for methods that no step of Lloyd's tells anything about."""
+    """By one step of Lloyd's on some rows; None for methods that this tells nothing about, and for very large centres."""
     import numpy as np
 
     import shoal
 
-    if not METHODS[method][0].endswith("KMeans") or k > rows.shape[0]:
+    if not METHODS[method][0].endswith("KMeans") or k > rows.shape[0] or 8 * k * rows.shape[1] > MAX_TRIAL_BYTES:
         return None
     n = rows.shape[0]
     m = min(n, max(TRIAL, k))

@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from .engine import check_engine, engine_options, working
-from .options import COUNT, DATA, force_option, rows_options, watch_options
+from .options import DATA, THREADS, force_option, rows_options, watch_options
 
 
 @click.command()
 @click.argument("model", type=DATA)
 @click.argument("data", type=DATA)
 @click.option("-o", "--output", type=click.Path(), required=True, help="Labels: npy, or parquet for ids and labels.")
-@click.option("--threads", type=COUNT, help="Threads to use.")
+@click.option("--threads", type=THREADS, help="Threads to use.")
 @rows_options
 @engine_options
 @force_option

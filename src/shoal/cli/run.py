@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import secrets
 import shlex
 import time
 import warnings
@@ -13,17 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from .data import fingerprint, open_data
+from .data import check_image, fingerprint, open_data
+from .engine import engine_words
 from .errors import BadData, Gone, Signalled, complain, opening, reading_data
-from .folder import CHECKPOINT, NOTES, clear, tidy
+from .folder import CHECKPOINT, clear, put, staged, tidy
 from .methods import SEEDINGS, estimator
+from .notes import NOTES, WORK, write_notes
 from .options import settings
-from .output import saving, write_json, write_labels, write_records, writing
-from .plan import limited
+from .output import saving, write_labels, write_records
+from .plan import check_clusters, check_memory, limited
 from .progress import Watch
 from .stopping import Interrupted
 
-WORK = ("tasks", "bytes", "lost")  # what work elsewhere has taken
 EVERY = 10.0  # seconds from one checkpoint to the next, or longer: writing takes no more than 1% of the time
 
 
@@ -48,11 +50,6 @@ def begun(folder: Path, data: str, chosen: Mapping[str, Any], command: str) -> I
         prints = fingerprint(data)
     files = {name: chosen[name] for name in ("init", "scratch") if chosen[name] not in (None, *SEEDINGS)}
     tidy(folder)
-    aside = folder / f".{CHECKPOINT}.{os.getpid()}.old.tmp"  # which is tidied up, should this process be killed
-    with saving(folder):
-        before = (folder / NOTES).read_bytes() if (folder / NOTES).exists() else None
-        if (folder / CHECKPOINT).exists():
-            (folder / CHECKPOINT).replace(aside)
     notes = {
         "format": "shoal run",
         "shoal": __version__,
@@ -63,44 +60,61 @@ def begun(folder: Path, data: str, chosen: Mapping[str, Any], command: str) -> I
         "fingerprint": prints,
         "settings": {**chosen, **{name: str(Path(file).absolute()) for name, file in files.items()}},
     }
+    # Put aside under names that are tidied up, should this process be killed, and that nobody can have put links to. To put
+    # them back takes no room.
+    token = secrets.token_hex(4)
+    aside = {name: folder / f".{name}.{os.getpid()}.{token}.tmp" for name in (NOTES, CHECKPOINT)}
     try:
-        write_json(folder / NOTES, notes)
-        yield notes
-    except (Signalled, Gone):  # such a fit goes on, if only from its beginning
-        raise
-    except Exception:
-        if notes["status"] == "running" and not (folder / CHECKPOINT).exists():
-            _put_back(folder, before, aside)
-        raise
+        with saving(folder):
+            if (folder / NOTES).exists():
+                with open(aside[NOTES], "xb") as copy:
+                    copy.write((folder / NOTES).read_bytes())
+            if (folder / CHECKPOINT).exists():
+                (folder / CHECKPOINT).replace(aside[CHECKPOINT])
+        try:
+            write_notes(folder, notes)
+            yield notes
+        except (Signalled, Gone):  # such a fit goes on, if only from its beginning
+            raise
+        except Exception:
+            if notes["status"] == "running" and not (folder / CHECKPOINT).exists():
+                _put_back(folder, aside)
+            raise
     finally:
-        aside.unlink(missing_ok=True)
+        for path in aside.values():
+            path.unlink(missing_ok=True)
 
 
-def _put_back(folder: Path, notes: bytes | None, checkpoint: Path) -> None:
-    """What was there before; first what needs no room."""
+def _put_back(folder: Path, aside: Mapping[str, Path]) -> None:
+    """What was there before."""
     with saving(folder):
-        if checkpoint.exists():
-            checkpoint.replace(folder / CHECKPOINT)
-        if notes is None:
+        if aside[CHECKPOINT].exists():
+            aside[CHECKPOINT].replace(folder / CHECKPOINT)
+        if aside[NOTES].exists():
+            aside[NOTES].replace(folder / NOTES)
+        else:
             (folder / NOTES).unlink(missing_ok=True)
-    if notes is not None:
-        with writing(folder / NOTES) as file:
-            file.write(notes)
 
 
-def reopen(notes: Mapping[str, Any]) -> Any:
-    """The rows of a run that was begun before, if they are still what they were."""
-    data = notes["data"]
+def reopen(notes: dict[str, Any]) -> Any:
+    """The rows of a run that was begun before, if they are still what they were and it can be done with them."""
+    data, chosen = notes["data"], notes["settings"]
     with opening(data):
         if fingerprint(data) != notes["fingerprint"]:
             raise BadData(f"{data}: has changed since the run began: begin anew with `shoal fit --force`.")
-    return open_data(data, notes["settings"])
+    rows = open_data(data, chosen)
+    check_image(rows, chosen["image"])
+    check_clusters(chosen["clusters"], rows.shape[0])
+    check_memory(rows, chosen)
+    return rows
 
 
-def carry_out(folder: Path, notes: dict[str, Any], rows: Any, watch: Watch) -> dict[str, Any]:
+def carry_out(
+    folder: Path, notes: dict[str, Any], rows: Any, watch: Watch, cluster: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Fit under a checkpoint, which goes when all files are there; give the result."""
     told, begun, stopper = list[str](), time.perf_counter(), settings().stopper
-    stopper.advice = f"go on with `{shlex.join(['shoal', 'resume', str(folder)])}`"
+    stopper.advice = f"go on with `{shlex.join(['shoal', 'resume', str(folder), *engine_words(cluster or {})])}`"
     with heard(told), _kept(folder / CHECKPOINT) as kept, reading_data(), limited(notes["settings"]):
         model = _fit(rows, notes["settings"], watch, kept)
         _leave(folder, notes, rows, model, told, watch, time.perf_counter() - begun)
@@ -150,22 +164,47 @@ def _fit(rows: Any, chosen: Mapping[str, Any], watch: Watch, kept: Any) -> Any:
 
 
 def _leave(folder: Path, notes: dict[str, Any], rows: Any, model: Any, told: list[str], watch: Watch, seconds: float) -> None:
-    """Write all files; the notes last, since they say that the others are there."""
+    """Write all files, then put all in their places: a disk that is full leaves those of an earlier run together."""
+    from ..core.replacing import sync_folder
+
+    watch.note("writing the files")
+    with staged(folder) as stage:
+        files = _write(stage, notes, rows, model, told, watch, seconds)
+        result = _result(notes["settings"], rows, model, seconds)
+        result |= {"files": {name: str(folder / file) for name, file in files.items()}, "warnings": told}
+        write_notes(stage, {**notes, "status": "done", "result": result})
+        for name in files.values():
+            put(stage, folder, name)
+            notes["status"] = "writing"  # and what an earlier run has left is no longer whole
+        clear(folder, {NOTES, CHECKPOINT, *files.values()})
+        sync_folder(folder)
+        put(stage, folder, NOTES)  # last, since they say that the others are there
+        sync_folder(folder)
+    notes |= {"status": "done", "result": result}
+
+
+def _write(
+    stage: Path, notes: dict[str, Any], rows: Any, model: Any, told: list[str], watch: Watch, seconds: float
+) -> dict[str, str]:
+    """Write model, labels, history and report; return the names of those that there are."""
     import shoal
 
     chosen = notes["settings"]
-    watch.note("writing the files")
-    labels = folder / ("labels.npy" if chosen.get("id_column") is None else "labels.parquet")
-    write_labels(labels, model.labels_, rows.id_column)
-    notes["status"] = "writing"  # and what an earlier run has left is no longer whole
-    write_records(folder / "history.csv", model.history_)
-    files = {"labels": labels.name, "history": "history.csv"}
-    with _if_possible(told, "no model was saved"), saving(folder / "model.npz"):
-        shoal.save(model, folder / "model.npz")
+    labels = "labels.npy" if chosen.get("id_column") is None else "labels.parquet"
+    write_labels(stage / labels, model.labels_, rows.id_column)
+    write_records(stage / "history.csv", model.history_)
+    files = {"labels": labels, "history": "history.csv"}
+    with _if_possible(told, "no model was saved"), saving(stage / "model.npz"):
+        shoal.save(model, stage / "model.npz")
         files = {"model": "model.npz", **files}
-    if chosen.get("report", True) and _report(folder / "report.html", notes, rows, model, told, watch, seconds):
+    if chosen.get("report", True) and _report(stage / "report.html", notes, rows, model, told, watch, seconds):
         files["report"] = "report.html"
-    notes["result"] = {
+    return files
+
+
+def _result(chosen: Mapping[str, Any], rows: Any, model: Any, seconds: float) -> dict[str, Any]:
+    """What came of a fit, in numbers."""
+    return {
         "rows": rows.shape[0],
         "columns": rows.shape[1],
         "clusters": chosen["clusters"],
@@ -179,12 +218,7 @@ def _leave(folder: Path, notes: dict[str, Any], rows: Any, model: Any, told: lis
         "seconds": seconds,
         "work": {name: sum(step[name] for step in model.history_) for name in WORK if name in model.history_[-1]},
         "summary": str(getattr(model, "summary_", "")),
-        "files": {name: str(folder / file) for name, file in files.items()},
-        "warnings": told,
     }
-    clear(folder, {NOTES, CHECKPOINT, *files.values()})
-    notes["status"] = "done"
-    write_json(folder / NOTES, notes)
 
 
 def _report(path: Path, notes: dict[str, Any], rows: Any, model: Any, told: list[str], watch: Watch, seconds: float) -> bool:

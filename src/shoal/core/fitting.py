@@ -20,7 +20,7 @@ from .estimator import NEAR, CentersEstimator, Hooks, all_or_nothing, seed_of, t
 from .kept import is_like, is_outcome
 from .memory import planned
 from .moments import Moments, enter_frame
-from .parameters import ATTRIBUTES, PARAMETERS, Count, share_docs
+from .parameters import ATTRIBUTES, MAX_THREADS, PARAMETERS, Count, share_docs
 from .partition import Assign, Partition
 from .rows import Frame, Rows
 from .seeding import SEEDINGS, Seedings, generator
@@ -61,7 +61,7 @@ class CenterMover(CentersEstimator, ABC):
         "time_budget": [Interval(Real, 0, None, closed="right"), None],
         "metric": [StrOptions({"euclidean", "cosine"})],
         "random_state": ["random_state", np.random.Generator],
-        "n_threads": [Count(), None],
+        "n_threads": [Count(MAX_THREADS), None],
         "callback": [callable, None],
         "verbose": ["verbose"],
     }

@@ -9,12 +9,14 @@ from typing import Any
 
 from sklearn.utils._param_validation import Interval
 
+MAX_THREADS = 1024  # of n_threads: each may hold a block of rows, and the system a stack
+
 
 class Count(Interval):
-    """An integer from 1 on. (True is one to Python, but nobody means it.)"""
+    """An integer from 1 on, up to a largest one if there is one. (True is one to Python, but nobody means it.)"""
 
-    def __init__(self) -> None:
-        super().__init__(Integral, 1, None, closed="left")
+    def __init__(self, largest: int | None = None) -> None:
+        super().__init__(Integral, 1, largest, closed="left" if largest is None else "both")
 
     def is_satisfied_by(self, val: Any) -> bool:
         return not isinstance(val, bool) and bool(super().is_satisfied_by(val))
@@ -65,7 +67,7 @@ PARAMETERS = """\
         global state, as in scikit-learn). A RandomState or Generator is drawn from once a fit.
     n_threads : int or None, default=None
         Threads to use; None for as many as OpenMP would start: the CPUs that the process may use, of which a worker of
-        joblib gets its share, or OMP_NUM_THREADS if that is less. The result does not depend on it.
+        joblib gets its share, or OMP_NUM_THREADS if that is less. At most 1024. The result does not depend on it.
     callback : callable or None, default=None
         Is given a copy of each record of `history_` as it is made; a true result ends the fit.
     verbose : int, default=0

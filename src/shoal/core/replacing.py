@@ -25,10 +25,10 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """So that the new name, too, is on the disk. Not all systems can."""
     with contextlib.suppress(OSError):
         fd = os.open(folder, os.O_RDONLY)

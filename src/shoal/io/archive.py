@@ -21,10 +21,11 @@ from typing import IO, Any
 
 import numpy as np
 
+from ..core.regular import open_regular
 from ..core.replacing import replacing
 from ..core.types import Array
 from .errors import FileError, Rejected
-from .npy import read_header
+from .npy import open_zip, read_header
 
 VERSION = 1
 SEAL = b"shoal sha256 "
@@ -105,11 +106,11 @@ def _digest(file: IO[bytes], size: int) -> str:
 
 def read(path: Path, kind: str) -> tuple[Any, dict[str, Array]]:
     """Content and arrays, or `Rejected`."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         _check_seal(path, file, size)
         try:
-            with zipfile.ZipFile(file) as archive:
+            with open_zip(path, file) as archive:
                 manifest = _manifest(path, archive, kind, size)
                 arrays = {name: _get(path, archive, name, told) for name, told in manifest["arrays"].items()}
         except Rejected:

@@ -17,7 +17,7 @@ def joined(name: str, parts: list[Any], scratch: str | None) -> Any:
     """One source of several. What has to be unpacked goes to one scratch file: thousands could not be open at once."""
     first = parts[0]
     if all(isinstance(part, SomeColumns) for part in parts):
-        return SomeColumns(joined(name, [part.rows for part in parts], scratch), first.columns)
+        return SomeColumns(joined(name, [part.rows for part in parts], scratch), first.selection)
     if not all(isinstance(part, Streamed) for part in parts):
         return Folder(parts)
     shape = sum(part.shape[0] for part in parts), first.shape[1]

@@ -17,6 +17,7 @@ from .raw import RawRows
 from .streamed import Streamed, more_than_a_batch, rows_in_a_batch
 
 ANEW = "write it anew"
+MAX_SPARE_CHUNK = 1 << 26  # bytes of a chunk that may be larger than the array it belongs to, as those of tables that grow
 CODECS = {  # that turn bytes into bytes, and numbers into numbers: there are others, which unpickle
     *("bytes", "transpose", "sharding_indexed", "crc32c", "crc32", "adler32", "fletcher32"),
     *("blosc", "zstd", "gzip", "zlib", "lz4", "bz2", "lzma", "zfpy"),
@@ -124,7 +125,10 @@ def _chunked(path: Path, array: Any, stored: int, batches: Callable[[], Iterator
     if kind.kind not in "biuf":
         raise FileError(f"{path}: holds values of type {kind}: write real numbers.")
     n, d = map(int, array.shape)
-    check_unpacked(path, math.prod((n, d, kind.itemsize)), stored)
+    check_unpacked(path, n * d * kind.itemsize, stored)
+    chunk = math.prod(array.chunks or (0,)) * kind.itemsize
+    if chunk > max(MAX_SPARE_CHUNK, 2 * n * d * kind.itemsize):  # it is unpacked whole
+        raise FileError(f"{path}: its chunks take {chunk:,} bytes, far more than the array itself: write it with smaller ones.")
     dtype = at_most_float64(np.empty(0, kind)).dtype
     rows = Streamed(str(path), (options.limited(n), d), dtype, batches, options.scratch)
     rows.unpacking = more_than_a_batch((array.chunks or (1,))[0] * d * kind.itemsize)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..core.regular import open_regular
+
 PRINT, PRINTS = 1 << 16, 64  # bytes of the pieces that a file is known again by, and how many
 EDGE = 1 << 12  # bytes at both ends of a file that are looked at to see whether another machine has the same one
 
@@ -27,7 +29,7 @@ class Seen(NamedTuple):
         for file, size in zip(files, sizes, strict=True):
             digest.update(_named(file, path, size))
         for i in sorted({round(j) for j in np.linspace(0, len(files) - 1, min(len(files), PRINTS))}):
-            with open(files[i], "rb") as stream:
+            with open_regular(files[i]) as stream:
                 for at in (0, max(sizes[i] - EDGE, 0)):
                     stream.seek(at)
                     digest.update(stream.read(EDGE))
@@ -51,7 +53,7 @@ def fingerprint(path: Path) -> str:
     for file in _all_files(path):
         size = file.stat().st_size
         digest.update(_named(file, path, size))
-        with open(file, "rb") as stream:
+        with open_regular(file) as stream:
             for at in sorted({(size - PRINT) * i // (PRINTS - 1) if size > PRINT else 0 for i in range(PRINTS)}):
                 stream.seek(at)
                 digest.update(stream.read(PRINT))

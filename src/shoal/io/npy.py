@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 import zipfile
@@ -11,6 +12,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from ..core.regular import open_regular
 from ..core.types import Array, at_most_float64
 from .errors import FileError, check_unpacked, told_of
 from .handles import File
@@ -20,6 +22,7 @@ from .streamed import Streamed, rows_in_a_batch
 
 ANEW = "write it anew with numpy.save"
 HEADER = 1 << 16  # bytes in which the header of an array must end
+MAX_DIRECTORY = 1 << 22  # bytes of the list of members of a zip file: Python takes ten times as many for it
 
 
 class Header(NamedTuple):
@@ -47,7 +50,7 @@ def read_header(name: str, start: bytes, size: int, kinds: str = "biuf") -> Head
     header = Header(shape, by_columns, dtype, stream.tell())
     if dtype.hasobject:
         raise FileError(f"{name}: holds Python objects, which Shoal never unpickles: {ANEW} as an array of numbers.")
-    if dtype.kind not in kinds or dtype.subdtype is not None:
+    if dtype.kind not in kinds or dtype.subdtype is not None or not dtype.itemsize:  # no file is too small for those of no size
         raise FileError(f"{name}: holds values of type {dtype}: {ANEW} as real numbers.")
     if bool in map(type, shape):
         raise FileError(f"{name}: its header tells of an array of shape {shape}, which is none: {ANEW}.")
@@ -90,6 +93,17 @@ def _turned(columns: RawRows, shape: tuple[int, int], options: Options) -> Strea
             yield block
 
     return Streamed(columns.file.name, (n, d), columns.dtype, batches, options.scratch)
+
+
+def open_zip(path: Path, file: IO[bytes] | None = None) -> zipfile.ZipFile:
+    """Open a zip file, unless its list of members alone would take far more memory than the file."""
+    with contextlib.ExitStack() as stack:
+        stream = file or stack.enter_context(open_regular(path))
+        end = zipfile._EndRecData(stream)  # type: ignore[attr-defined]  # by which ZipFile itself finds the list
+    size = 0 if end is None else int(end[5])
+    if size > MAX_DIRECTORY:
+        raise FileError(f"{path}: its list of members takes {size:,} bytes, more than {MAX_DIRECTORY:,}: write fewer arrays.")
+    return zipfile.ZipFile(file or path)
 
 
 class Member(NamedTuple):
@@ -148,7 +162,7 @@ def _stored(member: Member, path: Path, shape: tuple[int, int]) -> RawRows | Non
 
 def open_npz(path: Path, options: Options) -> Opened:
     with told_of(path, "opening it as a zip file", "write it anew with numpy.savez"):
-        archive = zipfile.ZipFile(path)
+        archive = open_zip(path)
     with archive:
         names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
         if options.array is None and {"format", "shape", "data", "indices", "indptr"} <= set(names):
@@ -175,7 +189,7 @@ def open_npz(path: Path, options: Options) -> Opened:
 
 
 def _reopened(path: Path, name: str) -> Iterator[Array]:
-    with told_of(path, "opening it as a zip file", "copy it anew"), zipfile.ZipFile(path) as archive:
+    with told_of(path, "opening it as a zip file", "copy it anew"), open_zip(path) as archive:
         member = _member(path, archive, name)
         yield from _batches(member, member.header.shape[1])
 

@@ -82,31 +82,56 @@ class Opened(NamedTuple):
     column: Callable[[Any], Iterator[Any]] | None = None
 
 
+class Selection(NamedTuple):
+    """Which columns of an array are wanted: those listed, or all but those listed. It takes the room of its list alone."""
+
+    columns: Array  # in the wanted order; in ascending order if they are to be dropped
+    drop: bool = False
+
+    def width(self, d: int) -> int:
+        """How many of d columns are wanted."""
+        return d - len(self.columns) if self.drop else len(self.columns)
+
+    def of(self, block: Any) -> Any:
+        """The wanted columns of a block of rows."""
+        if is_sparse(block):
+            return self._of_sparse(block)
+        return np.delete(block, self.columns, axis=1) if self.drop else block[:, self.columns]
+
+    def _of_sparse(self, block: Any) -> Any:
+        """By the stored values: SciPy makes arrays of the matrix's width, which a file may state as it likes."""
+        order = np.argsort(self.columns)
+        ranked = self.columns[order]
+        place = np.searchsorted(ranked, block.indices)
+        listed = ranked[np.minimum(place, len(ranked) - 1)] == block.indices
+        kept = ~listed if self.drop else listed
+        indices = block.indices[kept] - place[kept] if self.drop else order[place[kept]]
+        indptr = np.concatenate([[0], np.cumsum(kept)])[block.indptr]
+        shape = block.shape[0], self.width(block.shape[1])
+        out = type(block)((block.data[kept], indices.astype(block.indices.dtype), indptr), shape=shape)
+        out.sum_duplicates()
+        return out
+
+
 class SomeColumns:
     """Some columns of another source."""
 
     is_map = reads_ahead = True
 
-    def __init__(self, rows: Any, columns: Array) -> None:
-        self.rows, self.columns = rows, columns
-        self.shape, self.dtype = (rows.shape[0], len(columns)), rows.dtype
+    def __init__(self, rows: Any, selection: Selection) -> None:
+        self.rows, self.selection = rows, selection
+        self.shape, self.dtype = (rows.shape[0], selection.width(rows.shape[1])), rows.dtype
         self.is_packed, self.unpacking = rows.is_packed, rows.unpacking
-        self.row_bytes = max(1, rows.row_bytes * len(columns) // max(rows.shape[1], 1))
+        self.row_bytes = max(1, rows.row_bytes * self.shape[1] // max(rows.shape[1], 1))
 
     def read_often(self) -> None:
         self.rows.read_often()
 
     def read(self, start: int, stop: int) -> Any:
-        return self._of(self.rows.read(start, stop))
+        return self.selection.of(self.rows.read(start, stop))
 
     def take(self, rows: Array) -> Any:
-        return self._of(self.rows.take(rows))
-
-    def _of(self, block: Any) -> Any:
-        block = block[:, self.columns]
-        if is_sparse(block):
-            block.sum_duplicates()
-        return block
+        return self.selection.of(self.rows.take(rows))
 
 
 def place_of(path: Path, column: Any, names: list[str] | None, d: int) -> int:
@@ -123,21 +148,30 @@ def place_of(path: Path, column: Any, names: list[str] | None, d: int) -> int:
     return int(column)
 
 
-def places_of(path: Path, options: Options, names: list[str] | None, d: int) -> list[int]:
+def selection_of(path: Path, options: Options, names: list[str] | None, d: int) -> Selection:
     """Which columns are features: all, unless some are named, but those that tell what the rows are."""
-    beside = [place_of(path, column, names, d) for column in options.beside]
+    beside = sorted({place_of(path, column, names, d) for column in options.beside})
     if options.columns is None:
-        places = [j for j in range(d) if j not in beside]
-        if not places and beside:
+        if beside and len(beside) == d:
             raise FileError(f"{path}: has no column but those that tell what the rows are: there is nothing to cluster by.")
-        return places
-    places = [place_of(path, column, names, d) for column in options.columns]
+        return Selection(np.array(beside, np.int64), drop=True)
+    known = None if names is None else {name: j for j, name in reversed(list(enumerate(names)))}
+    places = [known[c] if known and isinstance(c, str) and c in known else place_of(path, c, names, d) for c in options.columns]
     if not places:
         raise FileError(f"{path}: columns=[] names none: name one at least, or leave it at None for all.")
-    if len(set(places)) < len(places):
-        twice = next(column for i, column in enumerate(options.columns) if places[i] in places[:i])
-        raise FileError(f"{path}: columns= names {twice!r} twice: name each once.")
-    return places
+    seen: set[int] = set()
+    for column, place in zip(options.columns, places, strict=True):
+        if place in seen:
+            raise FileError(f"{path}: columns= names {column!r} twice: name each once.")
+        seen.add(place)
+    return Selection(np.array(places, np.int64))
+
+
+def places_of(path: Path, options: Options, names: list[str] | None, d: int) -> list[int]:
+    """The same as a list, for files that hold something for every column, and so have room for it."""
+    selection = selection_of(path, options, names, d)
+    columns: list[int] = selection.of(np.arange(d)[None])[0].tolist()
+    return columns
 
 
 def check_shape(path: Path, rows: Any) -> None:
@@ -156,11 +190,11 @@ def columns_by_place(path: Path, rows: Any, options: Options) -> Opened:
         return Opened(rows)
 
     def column(name: Any) -> Iterator[Array]:
-        some = SomeColumns(rows, np.array([place_of(path, name, None, rows.shape[1])]))
+        some = SomeColumns(rows, Selection(np.array([place_of(path, name, None, rows.shape[1])])))
         step = max(1, (1 << 24) // max(rows.row_bytes, 1))
         for a in range(0, rows.shape[0], step):
             block = some.read(a, min(a + step, rows.shape[0]))
-            yield (block.toarray() if is_sparse(block) else block)[:, 0]
+            values = (block.toarray() if is_sparse(block) else block)[:, 0]
+            yield values.astype(values.dtype.newbyteorder("="), copy=False)  # Arrow takes no other
 
-    places = places_of(path, options, None, rows.shape[1])
-    return Opened(SomeColumns(rows, np.array(places, np.int64)), None, column)
+    return Opened(SomeColumns(rows, selection_of(path, options, None, rows.shape[1])), None, column)

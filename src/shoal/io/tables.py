@@ -183,10 +183,10 @@ def _width(table: Table, name: str) -> int:
         return int(kind.list_size)
     for batch in table.batches([name], 1):
         if batch.num_rows:
-            first = batch.column(0)[0].as_py()
-            if first is None:
+            first = batch.column(0)[0]
+            if not first.is_valid:
                 raise FileError(f"{table.path}: row 0 of column {name!r} is missing: fill it in or drop the row.")
-            return len(first)
+            return len(first.values)
     return 1  # there are no rows
 
 

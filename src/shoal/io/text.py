@@ -1,11 +1,12 @@
 """Text: CSV and svmlight. How many rows there are is known in the end, so they are read once, into a scratch file.
 
-Numbers of CSV become float64. A header is a first line in which some field is no number, or that is 0,1,2,...
+Numbers of CSV become float64. A header is a first line of text (see `headers`), or one that is 0,1,2,...
 """
 
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain, islice, repeat
@@ -16,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ..core.estimator import warn
+from ..core.regular import open_regular
 from ..core.types import Array
 from .errors import FileError, told_of
+from .headers import has_header, is_number
 from .options import Opened, Options, place_of, places_of
 from .raw import Scratch, SparseScratch
 
@@ -40,7 +42,7 @@ class Layout(NamedTuple):
 
 def lines_of(path: Path) -> Iterator[str]:
     """Without an end: a file of zeros, say, is refused before it fills the memory."""
-    with open(path, encoding="utf-8-sig", newline="") as file:
+    with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
         try:
             while line := file.readline(LONGEST):
                 if len(line) >= LONGEST or "\0" in line:
@@ -63,14 +65,6 @@ def _parts(lines: Iterator[tuple[int, str]], limit: int | None) -> Iterator[list
         yield some
 
 
-def _number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return "_" not in field
-
-
 def _fields(line: str, delimiter: str | None) -> list[str]:
     line = line.rstrip("\r\n")
     return line.split() if delimiter is None else next(csv.reader([line], delimiter=delimiter), [])
@@ -87,31 +81,16 @@ def layout_of(path: Path, options: Options) -> Layout:
         raise FileError(f"{path}: delimiter={options.delimiter!r} is no single character: give one, or None to find it.")
     fields = _fields(line, delimiter)
     names = [field.strip() for field in fields]
-    header = _has_header(path, names, first, delimiter) if options.header is None else options.header
+    header = options.header
+    if header is None:
+        header = has_header(path, names, first + 1, lambda: _next_fields(path, first, delimiter))
     return Layout(delimiter, names if header else None, first + header, len(fields))
 
 
-def _has_header(path: Path, names: list[str], first: int, delimiter: str | None) -> bool:
-    """Is a first line no row? One of numbers is, but 0,1,2,..., which pandas writes where columns have no names."""
-    if not all(map(_number, names)):
-        return any(names) and not (any(map(_number, names)) and _looks_alike(path, names, first, delimiter))
-    if len(names) < 3 or not all(name.isascii() and name.isdecimal() for name in names):
-        return False
-    numbers = list(map(int, names))
-    if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
-        return False
-    what, header = ("the names of columns", "False") if numbers[0] == 0 else ("a row", "True")
-    warn(
-        f"{path}: its first line, {','.join(names[:3])}, ..., is taken for {what}: say header={header} if it is not.",
-        UserWarning,
-    )
-    return numbers[0] == 0
-
-
-def _looks_alike(path: Path, fields: list[str], first: int, delimiter: str | None) -> bool:
-    """Are the same fields text in the next line? Then the first one is a row, too, that has some text in it."""
+def _next_fields(path: Path, first: int, delimiter: str | None) -> list[str] | None:
+    """Fields of the next line that is not empty."""
     after = next((line for line in islice(lines_of(path), first + 1, None) if line.strip()), None)
-    return after is not None and list(map(_number, fields)) == list(map(_number, _fields(after, delimiter)))
+    return None if after is None else _fields(after, delimiter)
 
 
 def open_csv(path: Path, options: Options) -> Opened:
@@ -173,7 +152,7 @@ def _what_is_wrong(path: Path, layout: Layout, places: list[int], some: list[tup
             what = f"has {len(fields)} fields, but the first line has {layout.d}: give all lines as many"
             return FileError(f"{path}: line {number} {what}.")
         for j in places:
-            if not (_number(fields[j]) and fields[j].strip().isascii()):
+            if not (is_number(fields[j]) and fields[j].strip().isascii()):
                 column = repr(layout.names[j]) if layout.names else str(j)
                 is_ = f"is {fields[j][:40]!r}" if fields[j] else "is empty"
                 how = "leave the column out of columns=, name it as id_column=, or put a number there"
@@ -235,14 +214,14 @@ def _parse_sparse(path: Path, some: list[tuple[int, str]]) -> Any:
 def _what_is_wrong_here(path: Path, some: list[tuple[int, str]]) -> FileError:
     for number, line in some:
         label, *pairs = line.split()
-        if not all(map(_number, label.split(","))):
+        if not all(map(is_number, label.split(","))):
             return FileError(f"{path}: line {number} begins with {label[:40]!r}, no number: begin each line with a label.")
         before = -1
         for pair in pairs:
             column, _, value = pair.partition(":")
             if column == "qid":
                 continue
-            if not column.isdecimal() or not _number(value) or int(column) > WIDEST:
+            if not column.isdecimal() or not is_number(value) or int(column) > WIDEST:
                 return FileError(f"{path}: line {number} has {pair[:40]!r}: write column:value, columns up to {WIDEST:,}.")
             if int(column) <= before:
                 return FileError(f"{path}: line {number} has column {column} after {before}: sort the columns of a row.")

@@ -27,7 +27,7 @@ from ..core.estimator import all_or_nothing, seed_of, tell_user, warn
 from ..core.kept import is_outcome
 from ..core.memory import planned
 from ..core.moments import check_values
-from ..core.parameters import Count, share_docs
+from ..core.parameters import MAX_THREADS, Count, share_docs
 from ..core.rows import Frame, Rows
 from ..core.schema import (
     ArraySpec,
@@ -145,7 +145,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         "normalize": ["boolean"],
         "n_init": [Count()],
         "random_state": ["random_state", np.random.Generator],
-        "n_threads": [Count(), None],
+        "n_threads": [Count(MAX_THREADS), None],
         "callback": [callable, None],
         "verbose": ["verbose"],
     }
