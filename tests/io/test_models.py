@@ -304,7 +304,7 @@ def test_made_by_an_enemy(name, tmp_path):
         ({"n_clusters": -5}, "n_clusters"),
         ({"n_threads": "x"}, "n_threads"),
         ({"cluster_centers_": np.full((3, 4), np.nan)}, "cluster_centers_ holds values from nan"),
-        ({"cluster_centers_": np.zeros((0, 4))}, "labels_"),
+        ({"cluster_centers_": np.zeros((0, 4))}, "cluster_centers_ has shape"),
         ({"cluster_centers_": "many"}, "cluster_centers_ is of type str"),
         ({"labels_": np.full(300, 2**30, np.int32)}, "labels_ holds values"),
     ],

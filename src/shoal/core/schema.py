@@ -69,7 +69,7 @@ class ArraySpec(Spec):
         if value.ndim != len(self.shape) or not all(map(partial(resolve, sizes=sizes), self.shape, value.shape)):
             raise fail(name, f"has shape {value.shape}", shown(self.shape, sizes))
         if not value.size and not self.may_be_empty:
-            raise fail(name, f"has shape {value.shape}", "values")
+            raise fail(name, f"has shape {value.shape}", "at least one value")
         self._check_values(value, name, sizes)
 
     def _check_values(self, value: Array, name: str, sizes: Sizes) -> None:
