@@ -35,10 +35,10 @@ def begin(lesson: Centered, W: Array, place: Callable[[Rows], Array], n_threads:
     return State(W, signs(2 * C.astype(W.dtype) - 1), labels)
 
 
-def clusters(F: Array, state: State, weights: Array, alpha: float, n_threads: int) -> tuple[Array, Array]:
+def clusters(F: Array, state: State, weights: Array, alpha: float, n_threads: int, limits: Limits) -> tuple[Array, Array]:
     """(10), then (12) and (13) in turn until nothing changes: the clusters of the loss-augmented codes."""
     E = F.dtype.type(alpha) * F - 2 * state.C[state.labels]
     with _codes(E, weights, n_threads) as codes:
         start, step, done, _ = method(codes)
-        found = drive(step, start((state.C > 0).astype(codes.dtype), 0), done, Limits(STEPS)).state
+        found = drive(step, start((state.C > 0).astype(codes.dtype), 0), done, limits._replace(max_iter=STEPS)).state
     return signs(2 * found.centers.astype(F.dtype) - 1), found.labels

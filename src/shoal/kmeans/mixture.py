@@ -21,8 +21,10 @@ from sklearn.utils._param_validation import Interval
 from ..core import partition
 from ..core.blocks import Block, Centers, rounding
 from ..core.checks import check_weights
-from ..core.driver import Outcome
+from ..core.deadline import pieces
+from ..core.driver import Limits, Outcome
 from ..core.engine import lazily
+from ..core.estimate import labelling_seconds
 from ..core.estimator import near_block
 from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments
@@ -127,8 +129,7 @@ def soften(block: Block, centers: Centers, bell: Bell) -> Soft:
 
 def _pieces(block: Block, centers: Centers, bell: Bell) -> Iterator[tuple[slice, Block, Soft]]:
     step = max(1, AT_ONCE // len(centers.C))
-    for a in range(0, len(block), step):
-        here = slice(a, min(a + step, len(block)))
+    for here in pieces(len(block), step):
         part = block.take(here)
         yield here, part, soften(part, centers, bell)
 
@@ -261,8 +262,21 @@ class SphericalMixture(CenterMover):
             assign=assign_once,
         )
 
-    def _settle(self, rows: Rows, outcome: Outcome, method: Method) -> tuple[Outcome, float]:
+    def _ending_seconds(self, rows: Rows) -> float:
+        bell = self._bell(rows)
+
+        def weigh(block: Block, centers: Centers) -> None:
+            for _, part, soft in _pieces(type(block)(block.X.astype(FLOAT)), rows.prepare(centers.C.astype(FLOAT)), bell):
+                _ = soft.parts.T @ part.X
+
+        return super()._ending_seconds(rows) + labelling_seconds(rows, self.n_clusters, weigh)
+
+    def _settle(
+        self, rows: Rows, outcome: Outcome, method: Method, limits: Limits, skipped: list[str]
+    ) -> tuple[Outcome, float]:
         """Labels, energy and likelihood of the centres as they will be published. Those that have met are not parted."""
+        if not outcome.history:
+            skipped.append("no step over the rows was completed")
         state = self._as_published(rows, partition.begin(rows, outcome.state.centers))
         state = partition.label(rows, state, method.assign)
         _, info = step(rows, State(state.centers.astype(FLOAT)), self._bell(rows))
