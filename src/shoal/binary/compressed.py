@@ -305,7 +305,7 @@ class CompressedKMeans(CenterMover):
         best: Any = None
         for start, place in enumerate(self._places(told, lambda C: (C - subset.mean) @ W > 0, SEEDINGS, seed)):
             deadline = limits.stage()
-            begun = letter.begin(lesson, W, partial(place, deadline=deadline), rows.n_threads)
+            begun = letter.begin(lesson, W, place, rows.n_threads, deadline)
             found = self._learn(lesson, begun, clusters, limits, journal, start)
             if best is None or (found.info is not None and found.info.loss < best.info.loss):
                 best = found

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ..core import partition
 from ..core.bits import packed
+from ..core.deadline import Deadline
 from ..core.driver import Limits, drive
 from ..core.rows import Frame, Rows
 from ..core.types import Array
@@ -27,10 +28,10 @@ def _codes(F: Array, weights: Array, n_threads: int) -> Rows:
     return Rows(Codes(packed(F > 0), F.shape[1]), weights, Frame.of("hamming"), n_threads)
 
 
-def begin(lesson: Centered, W: Array, place: Callable[[Rows], Array], n_threads: int) -> State:
+def begin(lesson: Centered, W: Array, place: Callable[[Rows, Deadline], Array], n_threads: int, deadline: Deadline) -> State:
     """Rows at the nearest of the codes that `place` chooses, given all of them."""
     with _codes(lesson.along(W), lesson.weights, n_threads) as codes:
-        C = place(codes)
+        C = place(codes, deadline)
         labels = partition.label(codes, partition.begin(codes, C), assign).labels
     return State(W, signs(2 * C.astype(W.dtype) - 1), labels)
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.bits import unpacked
-from ..core.deadline import NO_DEADLINE, Deadline
+from ..core.deadline import NO_DEADLINE, Deadline, Pace
 from ..core.rows import Rows
-from ..core.seeding import Pace, Seedings, draw, draw_at_once
+from ..core.seeding import Seedings, draw, draw_at_once
 from ..core.types import Array
 from ..kernels import bits
 

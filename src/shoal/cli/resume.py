@@ -21,6 +21,7 @@ def resume(folder: str, progress: str, quiet: bool, as_json: bool, **changed: An
     """Go on with a fit that was stopped or killed. It ends with the result it would have had."""
     from . import run
     from .folder import locked, read_notes, tidy
+    from .methods import warm
     from .output import show
     from .progress import watching
 
@@ -36,6 +37,9 @@ def resume(folder: str, progress: str, quiet: bool, as_json: bool, **changed: An
             tidy(place)
             with watching(progress, quiet, notes["settings"].get("time")) as watch:
                 rows = run.reopen(notes)
+                if notes["settings"].get("time") is not None:
+                    watch.note("loading the program's parts, or compiling them if this is the first time")
+                    warm(notes["settings"]["method"], rows, notes["settings"])
                 with working(notes["settings"]):
                     result = run.carry_out(place, notes, rows, watch)
     show(result, as_json, run.lines(result))

@@ -50,6 +50,21 @@ class Deadline:
 NO_DEADLINE = Deadline()
 
 
+class Pace:
+    """Whether k things that are done one after the other (centres that are chosen) will be done in time."""
+
+    def __init__(self, k: int, deadline: Deadline) -> None:
+        self.k, self.deadline = k, deadline
+        self.begun = now()
+
+    def is_late(self, j: int) -> bool:
+        """Whether those from j on will be late if they take as long as the ones before, on average."""
+        if not j or self.deadline.end == inf:
+            return False
+        each = (now() - self.begun) / j
+        return self.deadline.expired(each * (self.k - j))
+
+
 class Cancellation:
     """Shared by the threads that work on the same blocks: they stop at a time, or when the result is not wanted any more."""
 

@@ -214,7 +214,8 @@ def drive(
 ) -> Outcome:
     """Step until `done(state, info)`, a limit or a watcher that returns true. Each step leaves a record.
 
-    There is one step at least, unless it takes so long that it is given up (see `Limits.step_end`). After each step that is not the last, `keep` is told how far it has come; `before` is where to go on from.
+    There is one step at least, unless it takes so long that it is given up (see `Limits.step_end`). After each step that is
+    not the last, `keep` is told how far it has come; `before` is where to go on from.
     """
     history: list[dict[str, Any]] = [] if before is None else list(before.history)
     info: Any = None if before is None else before.info

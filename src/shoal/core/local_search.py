@@ -55,9 +55,7 @@ def _serve(X: Array, C: Array) -> Served:
     return Served(first, second, near, far)
 
 
-def swap(
-    X: Array, weights: Array, chosen: Array, draw: list[float], ruler: Ruler, deadline: Deadline = NO_DEADLINE
-) -> Array:
+def swap(X: Array, weights: Array, chosen: Array, draw: list[float], ruler: Ruler, deadline: Deadline = NO_DEADLINE) -> Array:
     """Try one swap for each number in `draw` (in [0, 1)); the rows chosen as centres, after all swaps that pay."""
     k = len(chosen)
     if k < 2 or deadline.expired():

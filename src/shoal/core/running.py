@@ -147,9 +147,7 @@ class SparseMeans(NamedTuple):
         X = block.X
         for s in pieces(len(block), _rows_at_once(X, len(self.masses))):
             indptr = X.indptr[s.start : s.stop + 1]
-            online.follow_sparse(
-                X.data, X.indices, indptr, weights[s], rate, self.unit, *self[:5], labels[s], distances[s]
-            )
+            online.follow_sparse(X.data, X.indices, indptr, weights[s], rate, self.unit, *self[:5], labels[s], distances[s])
         return labels, distances
 
 
@@ -162,7 +160,7 @@ def _label_sparse(block: SparseBlock, labels: Array, distances: Array, centers: 
 
 def _rows_at_once(X: Any, k: int) -> int:
     """Sparse rows for one call of a kernel, which can't be interrupted: some 50 ms."""
-    return max(1, PRODUCTS_AT_ONCE * X.shape[0] // (max(X.nnz, X.shape[0]) * k))
+    return max(1, int(PRODUCTS_AT_ONCE * X.shape[0] // (max(X.nnz, X.shape[0]) * k)))
 
 
 Means = DenseMeans | SparseMeans

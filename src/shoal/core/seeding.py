@@ -26,7 +26,7 @@ from sklearn.random_projection import SparseRandomProjection
 
 from ..kernels import dense
 from .blocks import Block, Centers, DenseBlock, rounding
-from .deadline import NO_DEADLINE, Deadline, TimeUp, now, time_limit
+from .deadline import NO_DEADLINE, Deadline, Pace, TimeUp, time_limit
 from .directions import basis_of, head_of
 from .local_search import Ruler, swap
 from .partition import advance, begin, label_all, masses_of
@@ -143,21 +143,6 @@ def draw_at_once(rng: np.random.Generator, mass: Array, count: int, keys: Array)
         times = rng.exponential(size=len(mass)) / mass  # the first to come is a draw, the next one of the rest, and so on
     times[~(mass > 0)] = np.inf
     return np.resize(first[np.argsort(times, kind="stable")], count)
-
-
-class Pace:
-    """Whether centres that are chosen one after the other will be there in time."""
-
-    def __init__(self, k: int, deadline: Deadline) -> None:
-        self.k, self.deadline = k, deadline
-        self.begun = now()
-
-    def is_late(self, j: int) -> bool:
-        """Whether the centres from j on will be late if they take as long as those before, on average."""
-        if not j or self.deadline.end == np.inf:
-            return False
-        each = (now() - self.begun) / j
-        return self.deadline.expired(each * (self.k - j))
 
 
 def random_rows(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
@@ -299,9 +284,7 @@ def _lower_least(block: Block, least: Array, nearest: Array, centers: Centers, f
     least[nearer], nearest[nearer] = far[nearer], first + labels[nearer]
 
 
-def chains(
-    rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE, length: int = 200
-) -> Array:
+def chains(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE, length: int = 200) -> Array:
     """AFK-MC2: each centre ends a Markov chain over rows drawn by their distance from the first centre."""
     ids, X, weights, keys = _sample(rows, k, rng)
     every = np.arange(len(X))
@@ -314,7 +297,8 @@ def chains(
     for j in range(1, k):
         if deadline.expired():
             deadline.skip(f"{k - j:,} of {k:,} starting centres were drawn by their distances from the first one")
-            chosen[j:] = draw_at_once(rng, q, k - j, keys)
+            others = ~np.isin(keys, keys[chosen[:j]])
+            chosen[j:] = draw_at_once(rng, q * others, k - j, keys)
             break
         steps = draw(rng, q, length)
         block = DenseBlock(np.ascontiguousarray(X[steps]))

@@ -265,8 +265,9 @@ class SphericalMixture(CenterMover):
     def _ending_seconds(self, rows: Rows) -> float:
         bell = self._bell(rows)
 
-        def weigh(block: Block, centers: Centers) -> None:
-            for _, part, soft in _pieces(type(block)(block.X.astype(FLOAT)), rows.prepare(centers.C.astype(FLOAT)), bell):
+        def weigh(block: Any, centers: Centers) -> None:
+            wide = type(block)(block.X.astype(FLOAT))
+            for _, part, soft in _pieces(wide, rows.prepare(centers.C.astype(FLOAT)), bell):
                 _ = soft.parts.T @ part.X
 
         return super()._ending_seconds(rows) + labelling_seconds(rows, self.n_clusters, weigh)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import accumulate, pairwise
