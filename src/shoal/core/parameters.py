@@ -57,8 +57,8 @@ PARAMETERS = """\
         a warning says so. No step is begun unless there is time for it and for the final labels, and a first step that takes
         too long is given up: `n_iter_` may be 0. The least that a fit takes, whatever the budget: one pass over the rows to
         check them, half a second for the start, and the labels of all rows by `n_clusters` centres, as in `predict`. Kernels
-        that are used for the first time are compiled within the budget, which may take 10 to 60 seconds once for each
-        version of Shoal; a callable `init` is not interrupted. Without a budget the result does not depend on time.
+        that are used for the first time are compiled within the budget, which takes some 10 seconds of CPU time once; a
+        callable `init` is not interrupted. Without a budget the result does not depend on time.
     metric : {{"euclidean", "cosine"}}, default="euclidean"
         "cosine" clusters directions: rows are scaled to unit length and so are the centres. Energy is then the sum of
         1 - cosine. Rows of zeros have no direction and are refused.
