@@ -36,9 +36,7 @@ def begin(lesson: Centered, W: Array, place: Callable[[Rows, Deadline], Array], 
     return State(W, signs(2 * C.astype(W.dtype) - 1), labels)
 
 
-def clusters(
-    F: Array, state: State, weights: Array, alpha: float, n_threads: int, limits: Limits
-) -> tuple[Array, Array]:
+def clusters(F: Array, state: State, weights: Array, alpha: float, n_threads: int, limits: Limits) -> tuple[Array, Array]:
     """(10), then (12) and (13) in turn until nothing changes: the clusters of the loss-augmented codes."""
     E = F.dtype.type(alpha) * F - 2 * state.C[state.labels]
     with _codes(E, weights, n_threads) as codes:
