@@ -1,12 +1,17 @@
 """All methods that move centres, on rows that are hard: of any scale, place and type, degenerate, weighted, on any thread."""
 
+import itertools
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 import shoal
+from shoal.core import deadline
 from shoal.core.fitting import CenterMover
 from tests import naive
 from tests.strategies import blobs, cloud, problems
@@ -153,6 +158,23 @@ def test_a_map_and_a_table_are_rows_too(cls, options, tmp_path):
     models = [fit(cls, options, r) for r in (X, rows, pandas.DataFrame(X))]
     for model in models[1:]:
         np.testing.assert_array_equal(model.cluster_centers_, models[0].cluster_centers_)
+
+
+@every
+@layouts
+@pytest.mark.parametrize("tick", [0.02, 10.0])
+def test_a_budget_that_is_too_short_for_anything(cls, options, layout, tick, monkeypatch):
+    """Time flies: whatever can be left out is, and what is left is a sound model."""
+    seconds = itertools.count(0.0, tick)
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    rows = layout(np.abs(X).astype(np.float32))
+    with pytest.warns(ConvergenceWarning, match=r"time_budget=1e-09 seconds are too short"):
+        model = fit(cls, options, rows, n_clusters=40, time_budget=1e-9)
+    assert model.stop_reason_ == "time_budget"
+    assert model.n_iter_ == len(model.history_)
+    assert_sound(model, rows)
+    if isinstance(model, shoal.NestedKMeans):
+        assert "time was up" in model.summary_
 
 
 @every

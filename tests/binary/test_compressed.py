@@ -10,6 +10,7 @@ from shoal import BinaryKMeans, CompressedKMeans
 from shoal.binary import compressed, learning, letter
 from shoal.binary.learning import Rule
 from shoal.binary.sample import Centered, draw
+from shoal.core.driver import Limits
 from shoal.core.seeding import generator
 from tests import naive
 from tests.strategies import blobs, cloud
@@ -42,7 +43,7 @@ class TestTheLetter:
         rows = Centered(A, np.ones(300))
 
         def clusters(F, state):
-            return letter.clusters(F, state, rows.weights, alpha, 1)
+            return letter.clusters(F, state, rows.weights, alpha, 1, Limits(1))
 
         state = learning.begin(rows, learning.State(W, np.where(C, 1.0, -1.0), labels), clusters)
         told = []

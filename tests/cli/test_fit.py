@@ -1,9 +1,11 @@
 """fit, predict, inspect and resume: the files they write, and when they refuse."""
 
 import csv
+import itertools
 import json
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +13,10 @@ from scipy import sparse
 
 import shoal
 from bench import failing
-from shoal.cli import errors, stopping
+from shoal.cli import errors, methods, stopping
 from shoal.cli import run as run_module
 from shoal.cli.methods import METHODS, warm
-from shoal.core import driver
+from shoal.core import deadline, driver
 from shoal.core.sources import FileSource, find_source
 from tests.cli.calling import refused, result, run
 
@@ -486,3 +488,26 @@ def test_nobody_listens(capsys, monkeypatch):
         code, _, _ = run(capsys, "fit", "rows.npy", "-k", 3, "-o", "out", "--no-report", "--progress", "json")
     assert code == 0
     assert Path("out/model.npz").exists()
+
+
+@pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
+def test_a_limit_on_time_that_is_too_short_for_a_step(capsys, rows, monkeypatch):
+    """Half an hour passes whenever somebody looks at the clock: there are files all the same."""
+    seconds = itertools.count(0.0, 1800.0)
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    for method in ("auto", "exact", "compressed"):
+        told = result(capsys, *FIT, "-o", method, "--method", method, "--time", "1s")
+        assert (told["steps"], told["stopped"]) == (0, "time_budget")
+        assert "too short" in told["warnings"][0]
+        assert set(told["files"]) == {"model", "labels", "history", "report"}
+
+
+def test_a_limit_on_time_begins_when_all_is_compiled(capsys, monkeypatch):
+    calls = []
+    monkeypatch.setattr(methods, "warm", lambda *_: calls.append("warm"))
+    result(capsys, *FIT, "-o", "out", "--no-report")
+    notes = json.loads(Path("out/run.json").read_text())
+    Path("out/run.json").write_text(json.dumps({**notes, "status": "running"}))
+    assert calls == []
+    result(capsys, "resume", "out", "--time", "9s", "-q")
+    assert calls == ["warm"]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from shoal.core import driver
+from shoal.core import deadline
 from shoal.core.driver import Limits, drive
 
 
@@ -53,7 +53,7 @@ def test_time_is_kept():
 
 def test_a_deadline_leaves_time_for_another_step_and_the_end(monkeypatch):
     clock = [0]  # a step takes three ticks
-    monkeypatch.setattr(driver, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
 
     def tick(state):
         clock[0] += 3

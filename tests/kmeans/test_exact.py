@@ -11,8 +11,8 @@ from sklearn import cluster
 from sklearn.exceptions import ConvergenceWarning
 
 from shoal import KMeans
-from shoal.core import driver, fitting, partition
-from shoal.core.driver import Outcome
+from shoal.core import deadline, fitting, partition
+from shoal.core.driver import Limits, Outcome
 from shoal.core.rows import Rows
 from shoal.core.sources import find_source
 from shoal.kmeans import lloyd
@@ -326,8 +326,7 @@ class TestStopping:
     def test_starts_that_time_does_not_allow_are_told_of(self, monkeypatch, budget, reason, starts):
         """A start has converged, but it is not the best of all that were asked for."""
         clock, seen = [0], set()
-        for module in (driver, fitting):
-            monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+        monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
 
         def two_ticks_a_start(record):
             seen.add(record["start"])
@@ -360,7 +359,7 @@ class TestStopping:
             )
             rounds = []
             assign = lambda *args: rounds.append(1) or lloyd.assign(*args)  # noqa: E731
-            settled, energy = KMeans(3)._settle(rows, outcome, fitting.Method(None, None, None, assign), False)
+            settled, energy = KMeans(3)._settle(rows, outcome, fitting.Method(None, None, None, assign), Limits(1), [])
         assert len(rounds) > 5
         np.testing.assert_array_equal(settled.state.labels, naive.labels(X, settled.state.centers))
         assert energy == naive.energy(X, settled.state.centers) == 0

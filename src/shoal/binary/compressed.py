@@ -28,6 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core import partition
 from ..core.checks import check_rows
+from ..core.deadline import NO_DEADLINE, Deadline, TimeUp, time_limit
 from ..core.driver import Journal, Limits, Outcome
 from ..core.estimator import tell_user
 from ..core.fitting import CenterMover, Method
@@ -192,30 +193,46 @@ class CompressedKMeans(CenterMover):
         with Rows(source, None, Frame.of(self.metric), self.n_threads) as rows:
             return self.code_.encode_rows(rows)
 
-    def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, journal: Journal) -> None:
+    def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, journal: Journal) -> list[str]:
         tries = super()._starts(given)
         if tries == 1 and given is None and self.n_init == "auto" and self.learn not in (False, "paper"):
             tries = 3 if self.n_clusters <= FEW else 1
         seed = journal.seed
         told = [self._told(rows, given, X, seed, start) for start in range(tries)]
         self.history_, self.stop_reason_ = [], ""
-        if self.learn:
-            learn = self._learn_by_the_letter if self.learn == "paper" else self._learn_from_a_sketch
-            lesson = partial(learn, rows, told, limits, journal)
-            self.code_, C, found = journal.once("the code", lesson, partial(self._could_have_learned, rows.d))
+        skipped: list[str] = []
+        learned = self._learned(rows, told, limits, journal, skipped) if self.learn else None
+        if learned is not None:
+            self.code_, C, found = learned
             self.history_ = found.history
             self.stop_reason_ = found.reason if found.reason in ("callback", "time_budget") else ""
             starts: Array | None = C[None]
         else:
             self.code_ = random_code(rows, self.n_bits, generator(seed, DIRECTIONS))
             starts = None if told[0] is None else np.stack([np.asarray(self.code_.encode(C)) for C in told])
-        if self.stop_reason_:  # time is up, or the user has seen enough: what is left is to label the rows
+        if self.stop_reason_ == "callback":  # the user has seen enough: what is left is to label the rows
             limits = limits._replace(max_iter=1)
         weights = rows.weights if rows.has_weights else None
         with Rows(self.code_.encode_rows(rows), weights, Frame.of("hamming"), self.n_threads) as codes:
-            super()._fit_rows(codes, starts, X, limits, journal)
+            skipped += super()._fit_rows(codes, starts, X, limits, journal)
         if self.refine:
             self._refine(rows)
+        return skipped
+
+    def _learned(
+        self, rows: Rows, told: list[Array | None], limits: Limits, journal: Journal, skipped: list[str]
+    ) -> Learned | None:
+        """A code that suits the rows, if half of the time that is left is enough to learn one."""
+        learn = self._learn_by_the_letter if self.learn == "paper" else self._learn_from_a_sketch
+        lesson = partial(learn, rows, told, limits, journal, skipped)
+        try:
+            with time_limit(limits.stage().end):
+                found: Learned = journal.once("the code", lesson, partial(self._could_have_learned, rows.d))
+                return found
+        except TimeUp:
+            self.stop_reason_ = "time_budget"
+            skipped[:] = ["the code is not learned, but made of random hyperplanes"]
+            return None
 
     def _could_have_learned(self, d: int, kept: Any) -> bool:
         sizes = {"d": d, "k": self.n_clusters, "r": self.n_bits}
@@ -238,8 +255,10 @@ class CompressedKMeans(CenterMover):
     def _starts(self, given: Array | None) -> int:
         return super()._starts(None) if given is None else len(given)
 
-    def _start(self, rows: Rows, given: Array | None, X: Any, seed: int, attempt: int) -> Array:
-        return super()._start(rows, None, X, seed, attempt) if given is None else given[attempt].astype(rows.dtype)
+    def _start(
+        self, rows: Rows, given: Array | None, X: Any, seed: int, attempt: int, deadline: Deadline = NO_DEADLINE
+    ) -> Array:
+        return super()._start(rows, None, X, seed, attempt, deadline) if given is None else given[attempt].astype(rows.dtype)
 
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         return method(rows)
@@ -250,21 +269,24 @@ class CompressedKMeans(CenterMover):
 
     def _places(
         self, told: list[Array | None], put: Callable[[Array], Array], seedings: Seedings, seed: int
-    ) -> list[Callable[[Rows], Array]]:
+    ) -> list[Callable[[Rows, Deadline], Array]]:
         """Where each start's centres are among the rows to cluster: those that the user has told are put there."""
 
-        def place(start: int, C: Array | None) -> Callable[[Rows], Array]:
+        def place(start: int, C: Array | None) -> Callable[[Rows, Deadline], Array]:
             if C is None:
-                return lambda rows: seedings[self.init](rows, self.n_clusters, generator(seed, CENTERS, start))
-            return lambda rows: put(C).astype(rows.dtype)
+                rng = partial(generator, seed, CENTERS, start)
+                return lambda rows, deadline: seedings[self.init](rows, self.n_clusters, rng(), deadline)
+            return lambda rows, deadline: put(C).astype(rows.dtype)
 
         return [place(start, C) for start, C in enumerate(told)]
 
-    def _learn_from_a_sketch(self, rows: Rows, told: list[Array | None], limits: Limits, journal: Journal) -> Learned:
+    def _learn_from_a_sketch(
+        self, rows: Rows, told: list[Array | None], limits: Limits, journal: Journal, skipped: list[str]
+    ) -> Learned:
         seed = journal.seed
         short = sketch(self._subset(rows, seed), generator(seed, DIRECTIONS))
         places = self._places(told, short.place, FLOAT_SEEDINGS, seed)
-        find = partial(cluster, short, self.n_clusters, places, limits, rows.n_threads)
+        find = partial(cluster, short, self.n_clusters, places, limits, rows.n_threads, skipped)
         m = len(short.rows.weights)
         labels = journal.once(
             "clusters of the sketch", find, lambda kept: is_like(kept, np.zeros(m, np.int32), m, self.n_clusters)
@@ -272,20 +294,26 @@ class CompressedKMeans(CenterMover):
         W = hyperplanes(short, labels, self.n_clusters, self.n_bits, generator(seed, HYPERPLANES))
         C = np.ones((self.n_clusters, self.n_bits), W.dtype)
         clusters = partial(learning.majority, weights=short.rows.weights)
-        found = self._learn(short.rows, State(W, C, labels), clusters, limits, journal, 0)
+        found = self._learn(short.rows, State(W, C, labels), clusters, limits.part(), journal, 0)
         return Learned(short.code(found.state.W), found.state.C > 0, found._replace(state=None))
 
-    def _learn_by_the_letter(self, rows: Rows, told: list[Array | None], limits: Limits, journal: Journal) -> Learned:
+    def _learn_by_the_letter(
+        self, rows: Rows, told: list[Array | None], limits: Limits, journal: Journal, skipped: list[str]
+    ) -> Learned:
         seed = journal.seed
         subset = self._subset(rows, seed)
         lesson = subset.centered(rows.dtype, scaled=False)
         W = generator(seed, DIRECTIONS).standard_normal((rows.d, self.n_bits)).astype(rows.dtype)
-        clusters = partial(letter.clusters, weights=lesson.weights, alpha=self.alpha, n_threads=rows.n_threads)
+        limits = limits.part()  # the other half is for the clusters of the codes
+        clusters = partial(letter.clusters, weights=lesson.weights, alpha=self.alpha, n_threads=rows.n_threads, limits=limits)
         best: Any = None
         for start, place in enumerate(self._places(told, lambda C: (C - subset.mean) @ W > 0, SEEDINGS, seed)):
-            found = self._learn(lesson, letter.begin(lesson, W, place, rows.n_threads), clusters, limits, journal, start)
-            if best is None or found.info.loss < best.info.loss:
+            deadline = limits.stage()
+            begun = letter.begin(lesson, W, place, rows.n_threads, deadline)
+            found = self._learn(lesson, begun, clusters, limits, journal, start)
+            if best is None or (found.info is not None and found.info.loss < best.info.loss):
                 best = found
+                skipped[:] = deadline.skipped
             if found.reason in ("callback", "time_budget"):
                 best = best._replace(reason=found.reason)
                 break

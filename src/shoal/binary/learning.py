@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import partition
+from ..core.deadline import check_cancelled
 from ..core.types import Array
 from ..kernels import learning
 from .sample import Centered
@@ -85,6 +86,7 @@ def step(rows: Centered, state: State, rule: Rule, clusters: Clusters, batches: 
     """One round: W by its batches, then the clusters. What is told is of the state that comes out."""
     W = state.W
     for ids in batches:
+        check_cancelled()
         W = descend(rows.take(ids), state.C, state.labels[ids], W, rule)
     F = rows.along(W)
     C, labels = clusters(F, state)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ..core import partition
 from ..core.bits import packed
+from ..core.deadline import Deadline
 from ..core.driver import Limits, drive
 from ..core.rows import Frame, Rows
 from ..core.types import Array
@@ -27,19 +28,19 @@ def _codes(F: Array, weights: Array, n_threads: int) -> Rows:
     return Rows(Codes(packed(F > 0), F.shape[1]), weights, Frame.of("hamming"), n_threads)
 
 
-def begin(lesson: Centered, W: Array, place: Callable[[Rows], Array], n_threads: int) -> State:
+def begin(lesson: Centered, W: Array, place: Callable[[Rows, Deadline], Array], n_threads: int, deadline: Deadline) -> State:
     """Rows at the nearest of the codes that `place` chooses, given all of them."""
     with _codes(lesson.along(W), lesson.weights, n_threads) as codes:
-        C = place(codes)
+        C = place(codes, deadline)
         labels = partition.label(codes, partition.begin(codes, C), assign).labels
     return State(W, signs(2 * C.astype(W.dtype) - 1), labels)
 
 
-def clusters(F: Array, state: State, weights: Array, alpha: float, n_threads: int) -> tuple[Array, Array]:
+def clusters(F: Array, state: State, weights: Array, alpha: float, n_threads: int, limits: Limits) -> tuple[Array, Array]:
     """(10), then (12) and (13) in turn until nothing changes: the clusters of the loss-augmented codes."""
     E = F.dtype.type(alpha) * F - 2 * state.C[state.labels]
     with _codes(E, weights, n_threads) as codes:
         kmeans = method(codes)
         begun = kmeans.begin((state.C > 0).astype(codes.dtype), 0)
-        found = drive(kmeans.step, begun, kmeans.done, Limits(STEPS)).state
+        found = drive(kmeans.step, begun, kmeans.done, limits._replace(max_iter=STEPS)).state
     return signs(2 * found.centers.astype(F.dtype) - 1), found.labels

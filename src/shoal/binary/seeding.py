@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.bits import unpacked
+from ..core.deadline import NO_DEADLINE, Deadline, Pace
 from ..core.rows import Rows
-from ..core.seeding import Seedings, draw
+from ..core.seeding import Seedings, draw, draw_at_once
 from ..core.types import Array
 from ..kernels import bits
 
@@ -33,23 +34,30 @@ def distinct(rows: Rows, k: int, rng: np.random.Generator) -> tuple[Array, Array
     return words[total > 0], total[total > 0]
 
 
-def random_codes(rows: Rows, k: int, rng: np.random.Generator) -> Array:
+def random_codes(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
     """k codes, drawn by weight; different ones, as long as there are any."""
     words, mass = distinct(rows, k, rng)
     order = np.argsort(rng.exponential(size=len(words)) / mass)
     return unpacked(words[np.resize(order, k)], rows.d).astype(rows.dtype)
 
 
-def plus_plus(rows: Rows, k: int, rng: np.random.Generator) -> Array:
+def plus_plus(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
     """k codes, each drawn by how many bits it differs from those before: the best of a few such."""
     words, mass = distinct(rows, k, rng)
     across = np.ascontiguousarray(words.T)
     least, saved = np.full(len(words), float(rows.d)), np.empty(2 + int(np.log(k)))
-    chosen = np.empty(k, np.int64)
+    chosen, pace = np.empty(k, np.int64), Pace(k, deadline)
     for j in range(k):
-        tried = draw(rng, mass * least, len(saved) if j else 1)
+        if deadline.expired():
+            deadline.skip(f"{k - j:,} of {k:,} starting centres were drawn at once")
+            chosen[j:] = draw_at_once(rng, mass * least, k - j, np.arange(len(mass)))
+            break
+        count = 1 if pace.is_late(j) or not j else len(saved)
+        if j and count == 1:
+            deadline.skip("starting centres were drawn without a choice between candidates")
+        tried = draw(rng, mass * least, count)
         best = 0
-        if j:
+        if len(tried) > 1:
             bits.saved(across, tried, mass, least, saved)
             best = int(saved.argmax())
         chosen[j] = tried[best]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import partition
+from ..core.deadline import Deadline, TimeUp
 from ..core.directions import of_unit_length
 from ..core.driver import Limits, Outcome, drive
 from ..core.rows import Frame, Rows
@@ -62,8 +63,20 @@ def sketch(sample: Sample, rng: np.random.Generator) -> Sketch:
     return Sketch(sample.mean, basis[:, :q], factor / rows.scale, Centered(short, rows.weights), held < SEEN * total)
 
 
-def cluster(short: Sketch, k: int, starts: list[Callable[[Rows], Array]], limits: Limits, n_threads: int) -> Array:
-    """Labels by k-means of the short rows, from the start that has the least energy after some steps."""
+def cluster(
+    short: Sketch,
+    k: int,
+    starts: list[Callable[[Rows, Deadline], Array]],
+    limits: Limits,
+    n_threads: int,
+    skipped: list[str],
+) -> Array:
+    """Labels by k-means of the short rows, from the start that has the least energy after some steps.
+
+    Half of the time that is left may go into it: further starts are tried only while there is some, and without a single
+    step there are no labels, but `TimeUp`.
+    """
+    limits = limits.part()
     Y = short.rows.A[:, :-1]
     source = ArraySource(np.ascontiguousarray(of_unit_length(Y) if short.angular else Y))
     tol = TOL * float(np.var(source.X, axis=0).mean())
@@ -77,9 +90,19 @@ def cluster(short: Sketch, k: int, starts: list[Callable[[Rows], Array]], limits
                 limits._replace(max_iter=most),
             )
 
-        tries = [go(partition.begin(rows, np.ascontiguousarray(start(rows), rows.dtype)), FEWEST) for start in starts]
-        least = min(outcome.info.energy for outcome in tries)
-        best = next(outcome for outcome in tries if outcome.info.energy <= (1 + SAME) * least)
+        tries: list[Outcome] = []
+        for start in starts:
+            deadline = limits.stage()
+            outcome = go(partition.begin(rows, np.ascontiguousarray(start(rows, deadline), rows.dtype)), FEWEST)
+            if outcome.history:
+                tries.append(outcome)
+            if outcome.reason == "time_budget":
+                skipped += deadline.skipped
+                break
+        if not tries:
+            raise TimeUp
+        least = min(outcome.history[-1]["energy"] for outcome in tries)
+        best = next(outcome for outcome in tries if outcome.history[-1]["energy"] <= (1 + SAME) * least)
         more = min(STEPS, WORK // k) - FEWEST
         labels: Array = (go(best.state, more) if best.reason == "max_iter" and more > 0 else best).state.labels
         return labels

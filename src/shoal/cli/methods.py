@@ -118,8 +118,9 @@ def warm(method: str, rows: Any, settings: Mapping[str, Any]) -> None:
         return
     some = _made(rows)
     k = min(settings["clusters"], max(2, some.shape[0] // 10))
-    model = estimator(method, k, {**settings, "init": None, "time": None, "extra": {}, "standardize": False})
-    quick = {"init": "random", "n_init": 1, "max_iter": 3}
+    init = settings.get("init") if settings.get("init") in SEEDINGS else None
+    model = estimator(method, k, {**settings, "init": init, "time": None, "extra": {}, "standardize": False})
+    quick = {"n_init": 1, "max_iter": 3}
     model.set_params(**{name: value for name, value in quick.items() if name in model.get_params()})
     with reading_data(), warnings.catch_warnings(action="ignore"):
         model.fit(some)

@@ -128,7 +128,7 @@ fit_options = together(
     click.option("--metric", type=click.Choice(["euclidean", "cosine"]), default="euclidean", show_default=True),
     click.option("--standardize", is_flag=True, help="Give every column mean 0 and variance 1 first."),
     click.option("--seed", type=SEED, default=0, show_default=True, help="Of the random numbers."),
-    click.option("--time", type=TIME, help="Stop in time, with the best so far: 90s, 5m, 2h."),
+    click.option("--time", type=TIME, help="End the fit in time, with the best so far: 90s, 5m, 2h."),
     click.option("--memory", type=SIZE, help="Keep below: 512MB, 2GB. Refused at once if that can't be."),
     click.option("--threads", type=THREADS, help="Threads to use (the result does not depend on it)."),
 )

@@ -31,6 +31,7 @@ def resume(folder: str, progress: str, quiet: bool, as_json: bool, **given: Any)
     """
     from . import run
     from .folder import check_regular_files, locked, tidy
+    from .methods import warm
     from .notes import read_notes, write_notes
     from .output import show
     from .progress import watching
@@ -51,6 +52,9 @@ def resume(folder: str, progress: str, quiet: bool, as_json: bool, **given: Any)
                 rows = run.reopen(notes)
                 if not own:  # now that all paths in them were typed, they are this user's
                     write_notes(place, notes)
+                if notes["settings"]["time"] is not None:
+                    watch.note("loading the program's parts, or compiling them if this is the first time")
+                    warm(notes["settings"]["method"], rows, notes["settings"])
                 with working(cluster):
                     result = run.carry_out(place, notes, rows, watch, cluster)
     show(result, as_json, run.lines(result))

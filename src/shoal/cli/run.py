@@ -216,7 +216,7 @@ def _result(chosen: Mapping[str, Any], rows: Any, model: Any, seconds: float) ->
         "steps": int(getattr(model, "n_iter_", 0)),
         "stopped": str(getattr(model, "stop_reason_", "")),
         "seconds": seconds,
-        "work": {name: sum(step[name] for step in model.history_) for name in WORK if name in model.history_[-1]},
+        "work": {name: sum(step[name] for step in model.history_) for name in WORK if name in (model.history_ or [{}])[-1]},
         "summary": str(getattr(model, "summary_", "")),
     }
 

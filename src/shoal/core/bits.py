@@ -10,8 +10,10 @@ import numpy as np
 
 from ..kernels import bits, slices
 from .blocks import Centers, DenseBlock
+from .deadline import pieces
 from .types import Array
 
+WORDS_AT_ONCE = 1 << 27  # comparisons of words in one call of a kernel, which can't be interrupted: some 50 ms
 FILLED, WORDS_IN_SLICES = 0.6, 4  # slices pay when they are filled so far; of more words they take long to compile
 
 
@@ -81,10 +83,11 @@ class BitBlock(DenseBlock):
     def nearest_and_far(self, centers: Centers) -> tuple[Array, Array]:
         """Label of every row, and in how many bits it differs from that centre."""
         labels, far = np.empty((2, len(self)), np.int32)
-        if centers.slices:
-            slices.nearest(self.X, centers.slices, labels, far)
-        else:
-            bits.nearest(self.X, centers.Z, labels, far)
+        for s in pieces(len(self), max(64, WORDS_AT_ONCE // max(centers.Z.size, 1))):
+            if centers.slices:
+                slices.nearest(self.X[s], centers.slices, labels[s], far[s])
+            else:
+                bits.nearest(self.X[s], centers.Z, labels[s], far[s])
         return labels, far
 
     def nearest(self, centers: Centers) -> Array:

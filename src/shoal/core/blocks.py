@@ -16,11 +16,13 @@ from scipy import sparse
 from ..kernels import choice
 from ..kernels import dense as dense_kernels
 from ..kernels import sparse as sparse_kernels
+from .deadline import pieces
 from .types import Array, is_sparse
 
 NARROW, FEW = 40, 12  # up to this many columns or centres the fused kernel beats a GEMM and a scan
 SCORES_AT_ONCE = 1 << 20  # entries of one score matrix: it should stay in the cache
 DOUBTS_AT_ONCE = 1 << 17  # the same, with distances in float64 beside it
+NARROW_AT_ONCE = 1 << 28  # multiplications of one call of the fused kernel, which can't be interrupted: some 50 ms
 
 
 class Centers(NamedTuple):
@@ -133,13 +135,15 @@ class DenseBlock:
         labels = np.empty(n, np.int32)
         best, second = np.empty((2, n), self.X.dtype)
         if d <= NARROW or len(centers.C) <= FEW:
-            dense_kernels.two_best_narrow(self.X, centers.Z, centers.z2, labels, best, second)
+            tiles = NARROW_AT_ONCE // (len(centers.C) * max(d, 1) * dense_kernels.TILE)
+            for s in pieces(n, max(1, tiles) * dense_kernels.TILE):
+                dense_kernels.two_best_narrow(self.X[s], centers.Z, centers.z2, labels[s], best[s], second[s])
         else:
             step = max(64, min(512, SCORES_AT_ONCE // len(centers.C)))
             S = np.empty((len(centers.C), min(step, n)), self.X.dtype)
-            for a in range(0, n, step):
-                s = slice(a, min(a + step, n))
-                out = S if s.stop - a == S.shape[1] else np.empty((len(S), s.stop - a), S.dtype)
+            for s in pieces(n, step):
+                m = s.stop - s.start
+                out = S if m == S.shape[1] else np.empty((len(S), m), S.dtype)
                 np.dot(centers.Z, self.X[s].T, out=out)
                 dense_kernels.two_best_wide(out, centers.z2, labels[s], best[s], second[s])
         margin = np.empty(n, self.X.dtype)
@@ -201,8 +205,7 @@ class SparseBlock:
         labels = np.empty(n, np.int32)
         best, second = np.empty((2, n), self.X.dtype)
         step = max(64, SCORES_AT_ONCE // len(centers.C))
-        for a in range(0, n, step):
-            where = slice(a, min(a + step, n))
+        for where in pieces(n, step):
             S = self._scores(where, centers, slice(None))
             choice.two_best(S, labels[where], best[where], second[where])
         margin = 2 * rounding(self.X.dtype, self.X.shape[1]) * (self.squared_norms() + centers.norms2[labels])
@@ -247,8 +250,8 @@ Block = DenseBlock | SparseBlock
 def _decide(block: Block, rows: Array, limit: Array, centers: Centers, labels: Array) -> None:
     """Label rows for which scores leave several centres open, up to a limit: by distance, the first of equals."""
     step = max(1, DOUBTS_AT_ONCE // len(centers.C))
-    for a in range(0, len(rows), step):
-        some = rows[a : a + step]
+    for s in pieces(len(rows), step):
+        some = rows[s]
         part = block.take(some)
         open_ = part.scores(centers, slice(None)) <= limit[some, None]
         open_[np.arange(len(some)), labels[some]] = True

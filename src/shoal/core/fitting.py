@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from numbers import Real
@@ -14,8 +13,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import partition
 from .checks import check_centers, check_weights
+from .deadline import NO_DEADLINE, Deadline, TimeUp, now, time_limit
 from .driver import Journal, Limits, Outcome, drive, journal
 from .engine import using
+from .estimate import labelling_seconds
 from .estimator import NEAR, CentersEstimator, Hooks, all_or_nothing, seed_of, tell_user, warn, with_callbacks
 from .kept import is_like, is_outcome
 from .memory import planned
@@ -27,6 +28,10 @@ from .seeding import SEEDINGS, Seedings, generator
 from .sources import traffic
 from .types import Array
 
+TOO_SHORT = (
+    "time_budget={:g} seconds are too short for this many rows and clusters, so that the result may be worse than it could be "
+    "(allow more time, or ask for fewer clusters or another init)"
+)
 IN_SQUARES = {"energy", "shift", "newest"}  # what a step may tell that has the unit of a squared distance
 
 
@@ -108,16 +113,18 @@ class CenterMover(CentersEstimator, ABC):
         -------
         self
         """
-        started = time.perf_counter()
+        started = now()
         self._validate_params()
-        deadline = None if self.time_budget is None else started + self.time_budget
+        limits = Limits(self.max_iter, None if self.time_budget is None else started + self.time_budget)
         with using(engine, X), all_or_nothing(self):
             rows, given = self._first_look(X, sample_weight)
             weights = rows.weights if rows.has_weights else None
             with planned(self, rows), rows, journal(self, rows.source, weights, seed_of(self.random_state)) as kept:
-                self._fit_rows(rows, given, X, Limits(self.max_iter, deadline, len(rows)), kept)
+                skipped = self._fit_rows(rows, given, X, limits._replace(rows=len(rows)), kept)
                 found = int(np.count_nonzero(partition.sizes(self.labels_, self.n_clusters, rows.weights)))
-                if found < self.n_clusters:
+                if skipped:
+                    warn(f"{TOO_SHORT.format(self.time_budget)}: {'; '.join(skipped)}.", ConvergenceWarning)
+                elif found < self.n_clusters:
                     warn(self._why_few(found, rows), ConvergenceWarning)
         return self
 
@@ -137,9 +144,11 @@ class CenterMover(CentersEstimator, ABC):
             given = check_centers(self.init, self.n_clusters, d)
         return Rows(source, weights, Frame.of(self.metric), self.n_threads), given
 
-    def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, journal: Journal) -> None:
-        """The fit to opened rows, from where `init` says if it gives centres."""
+    def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, journal: Journal) -> list[str]:
+        """The fit to opened rows, from where `init` says if it gives centres. Returns what the time was too short for."""
+        begun = now()
         moments = enter_frame(rows)
+        first_pass = now() - begun
         journal.agree("the variance of X", moments.variance)
         seed = journal.seed
         method = self._method(rows, moments, seed)
@@ -150,22 +159,32 @@ class CenterMover(CentersEstimator, ABC):
         first, run, best, least = trials or Trials(0, None)
         if best is not None:  # what a file says of labels and energy is not published
             best, least = self._evaluate(rows, best, method)
-        cut = ""
+        cut, skipped = "", list[str]()
+        if limits.deadline is not None:
+            limits = limits._replace(labelling=first_pass + self._ending_seconds(rows))
 
-        def keep(now: Outcome) -> None:
-            journal.keep("starts", Trials(attempt, now._replace(state=partition.lean(now.state)), best, least))
+        def keep(sofar: Outcome) -> None:
+            journal.keep("starts", Trials(attempt, sofar._replace(state=partition.lean(sofar.state)), best, least))
 
         for attempt in range(first, starts):
-            if best is not None and limits.spent(0):
+            deadline = limits.stage(reserve=limits.labelling)
+            if run is None and not (best is not None and limits.is_over()):
+                start = self._start(rows, given, X, seed, attempt, deadline)
+                run = Outcome(method.begin(start, attempt), [], "", None)
+            if best is not None and (run is None or deadline.skipped):  # there is no time for as good a start
                 cut = "time_budget"
                 break
-            if run is None:
-                begun = method.begin(self._start(rows, given, X, seed, attempt), attempt)
-                run = Outcome(begun, [], "", None)
-            resumed = bool(run.history)
+            assert run is not None
+            resumed_at = len(run.history)
             outcome = self._run(rows, run, method, limits, hooks, attempt, keep)
             run = None
-            outcome, loss = self._settle(rows, outcome, method, resumed)
+            if best is not None and outcome.info is None:
+                cut = "time_budget"
+                break
+            skipped += deadline.skipped
+            if len(outcome.history) == resumed_at:  # no step since: labels of a checkpoint are not trusted
+                outcome = outcome._replace(info=None)
+            outcome, loss = self._settle(rows, outcome, method, limits, skipped)
             if best is None or loss < least:
                 best, least = outcome, loss
             if outcome.reason in ("callback", "time_budget"):
@@ -174,6 +193,11 @@ class CenterMover(CentersEstimator, ABC):
         assert best is not None
         self._publish(rows, best._replace(reason=cut or best.reason), least)
         hooks.close()
+        return skipped
+
+    def _ending_seconds(self, rows: Rows) -> float:
+        """Estimated seconds of what follows the last step, without reading the rows."""
+        return labelling_seconds(rows, self.n_clusters)
 
     def _could_have_left(self, trials: Any, rows: Rows, method: Method, starts: int) -> bool:
         C = np.ones((self.n_clusters, rows.d), rows.dtype)
@@ -200,11 +224,13 @@ class CenterMover(CentersEstimator, ABC):
             return 10 if self.init == "random" or callable(self.init) else 1
         return int(self.n_init)
 
-    def _start(self, rows: Rows, given: Array | None, X: Any, seed: int, attempt: int) -> Array:
+    def _start(
+        self, rows: Rows, given: Array | None, X: Any, seed: int, attempt: int, deadline: Deadline = NO_DEADLINE
+    ) -> Array:
         """Starting centres in the rows' frame."""
         k = self.n_clusters
         if given is None and not callable(self.init):
-            C: Any = self._seedings[self.init](rows, k, generator(seed, attempt))
+            C: Any = self._seedings[self.init](rows, k, generator(seed, attempt), deadline)
         else:
             if given is None:
                 state = np.random.RandomState(generator(seed, attempt).integers(2**31))
@@ -256,18 +282,20 @@ class CenterMover(CentersEstimator, ABC):
         latest: list[Any] = [run.state]
         return drive(step, run.state, method.done, limits, [tell], keep, run)
 
-    def _settle(self, rows: Rows, outcome: Outcome, method: Method, resumed: bool) -> tuple[Outcome, float]:
+    def _settle(
+        self, rows: Rows, outcome: Outcome, method: Method, limits: Limits, skipped: list[str]
+    ) -> tuple[Outcome, float]:
         """Label the rows by the centres as they will be published, and leave no cluster empty that could have a row.
 
-        Returns their energy too, by distances, in the rows' frame: what starts are compared by. Labels of a resumed run are
-        computed in any case: those of a checkpoint are not trusted.
+        Returns their energy too, by distances, in the rows' frame: what starts are compared by. What the time was too short
+        for is added to `skipped`.
         """
         state, labelled_by, assign = getattr(outcome.state, "partition", outcome.state), None, method.assign
         energy: float | None = None
-        if not isinstance(state, Partition) or len(state.labels) < len(rows):
+        if outcome.info is None and not outcome.history:
+            skipped.append("no step over the rows was completed")
+        if outcome.info is None or not isinstance(state, Partition) or len(state.labels) < len(rows):
             state = partition.begin(rows, state.centers)
-        elif resumed:
-            pass
         elif outcome.info.reassigned == outcome.info.shift == 0 and (state.labels >= 0).all():  # none joined since
             labelled_by = state.centers
         means = isinstance(outcome.state, Partition)  # of their rows, its centres are
@@ -280,7 +308,14 @@ class CenterMover(CentersEstimator, ABC):
                 empty = partition.sizes(state.labels, self.n_clusters, rows.weights) == 0
                 if not empty.any():
                     break
-                again, info = partition.advance(rows, state._replace(moved=len(rows)), assign)
+                labels = state.labels.copy()
+                try:
+                    with time_limit(limits.step_end(0.0)):
+                        again, info = partition.advance(rows, state._replace(moved=len(rows)), assign)
+                except TimeUp:
+                    state = state._replace(labels=labels)
+                    skipped.append(f"{np.count_nonzero(empty):,} clusters stayed empty")
+                    break
                 if info.reassigned == 0:
                     break
                 again = again._replace(centers=np.where(empty[:, None], again.centers, state.centers))  # the others stay

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..kernels import DOWN, TINY
 from .blocks import rounding
+from .deadline import pieces
 from .types import Array
 
 
@@ -51,4 +52,4 @@ def half_distances(C: Array, some: slice = slice(None)) -> Array:
 def gaps(C: Array) -> Array:
     """Half of each centre's distance to the nearest other one."""
     step = max(1, (1 << 21) // len(C))
-    return np.concatenate([half_distances(C, slice(a, a + step)).min(axis=1) for a in range(0, len(C), step)])
+    return np.concatenate([half_distances(C, some).min(axis=1) for some in pieces(len(C), step)])

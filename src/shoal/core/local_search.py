@@ -11,6 +11,7 @@ import numpy as np
 
 from ..kernels import dense
 from .blocks import DenseBlock
+from .deadline import NO_DEADLINE, Deadline, pieces
 from .types import Array
 
 
@@ -42,10 +43,10 @@ def _serve(X: Array, C: Array) -> Served:
     block, centers = DenseBlock(X), DenseBlock.prepare(C)
     first, second = np.empty((2, len(X)), np.int64)
     step = max(1, (1 << 20) // len(C))
-    for a in range(0, len(X), step):
-        S = DenseBlock(X[a : a + step]).scores(centers, slice(None))
+    for s in pieces(len(X), step):
+        S = DenseBlock(X[s]).scores(centers, slice(None))
         pair = np.argpartition(S, 1, axis=1)[:, :2]
-        first[a : a + step], second[a : a + step] = pair.T
+        first[s], second[s] = pair.T
     every = np.arange(len(X))
     near, far = (block.pair_distances(every, ids, centers) for ids in (first, second))
     wrong = far < near
@@ -54,14 +55,16 @@ def _serve(X: Array, C: Array) -> Served:
     return Served(first, second, near, far)
 
 
-def swap(X: Array, weights: Array, chosen: Array, draw: list[float], ruler: Ruler) -> Array:
+def swap(X: Array, weights: Array, chosen: Array, draw: list[float], ruler: Ruler, deadline: Deadline = NO_DEADLINE) -> Array:
     """Try one swap for each number in `draw` (in [0, 1)); the rows chosen as centres, after all swaps that pay."""
     k = len(chosen)
-    if k < 2:
+    if k < 2 or deadline.expired():
         return chosen
     chosen = chosen.copy()
     s = _serve(X, X[chosen])
     for luck in draw:
+        if deadline.expired():
+            break
         mass = np.cumsum(weights * s.near)
         if not mass[-1] > 0:
             break

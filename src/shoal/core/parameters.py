@@ -54,11 +54,13 @@ PARAMETERS = """\
     tol : float, default={tol}
         Stop when the centres' squared moves add up to no more than this fraction of the mean variance of a column.
     time_budget : float or None, default=None
-        Seconds from the call of `fit` after which to stop with the best centres so far. No step is begun unless there is
-        time for it and for the final labels, taking each to last as long as the step before (the labels so many times
-        longer as that step looked at fewer rows); no further start is begun when time is up. Not bounded, and waited for:
-        the first look at all rows, seeding, each start's first step, and the compilation of the kernels when they are used
-        for the first time.
+        Seconds from the call of `fit` within which to end, with the best centres so far. Half of the time is for the start:
+        a seeding that would take longer considers one candidate per centre, then draws the remaining centres at once, and
+        a warning says so. No step is begun unless there is time for it and for the final labels, and a first step that takes
+        too long is given up: `n_iter_` may be 0. The least that a fit takes, whatever the budget: one pass over the rows to
+        check them, half a second for the start, and the labels of all rows by `n_clusters` centres, as in `predict`. Kernels
+        that are used for the first time are compiled within the budget, which takes some 10 seconds of CPU time once; a
+        callable `init` is not interrupted. Without a budget the result does not depend on time.
     metric : {{"euclidean", "cosine"}}, default="euclidean"
         "cosine" clusters directions: rows are scaled to unit length and so are the centres. Energy is then the sum of
         1 - cosine. Rows of zeros have no direction and are refused.

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..kernels.means import move_to_means
 from .blocks import Block, Centers, Moves
+from .deadline import check_cancelled
 from .rows import Frame, Rows
 from .sources import FileSource
 from .types import Array
@@ -257,6 +258,7 @@ def _fill_empty(rows: Rows, state: Partition, sums: Array, masses: Array, square
         X = rows.take(ids).astype(np.float64)
         before = len(placed) + len(settled)
         while empty and far.max() > 0 and far.max() >= unseen:
+            check_cancelled()
             at = int(far.argmax())
             row, w = int(ids[at]), rows.weights[ids[at]]
             old, new = int(state.labels[row]), int(empty[0])

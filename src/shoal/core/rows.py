@@ -6,6 +6,7 @@ their results are handed out in row order, so an answer does not depend on who f
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import partial
@@ -18,6 +19,7 @@ from scipy import sparse
 from ..kernels.sparse import squared_norms
 from .bits import BitBlock, unpacked
 from .blocks import Block, Centers, DenseBlock, SparseBlock
+from .deadline import check_cancelled
 from .sources import FarSource, FileSource, PickedSource, Source, find_source
 from .threads import Job, Span, Threads, default_threads
 from .types import Array, warn
@@ -279,9 +281,13 @@ class Rows:
             raise RuntimeError("Rows are worked on inside `with rows:`, which ends their threads: open them first.")
         job = Job(self.source, self.spans, fn, args)
         if isinstance(self.source, FarSource):
-            yield from self.source.run(job, per_row, self._threads)
+            shares = self.source.run(job, per_row, self._threads)
         else:
-            yield from self._threads.run(job, per_row)
+            shares = self._threads.run(job, per_row)
+        with contextlib.closing(shares):
+            for share in shares:
+                check_cancelled()
+                yield share
         self._warn()
 
     def shares(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..kernels import online
 from .blocks import DenseBlock, SparseBlock, rounding
+from .deadline import check_cancelled, pieces
 from .partition import FEW_DIGITS, energy_block, label_block
 from .rows import Rows
 from .types import Array
@@ -20,6 +21,7 @@ from .types import Array
 STRETCHES = (64, 1024)  # rows scored at once, fewer while centres move so far that the scores are of no use
 USEFUL = 1 / 8  # scores are of use if they leave no more than this share of the distances to compute
 TOGETHER = 4096  # rows read at once
+PRODUCTS_AT_ONCE = 1 << 25  # of numbers of sparse rows and of centres
 
 
 class Served(NamedTuple):
@@ -89,6 +91,7 @@ class DenseMeans(NamedTuple):
         labels, distances = np.empty(len(block), np.int32), np.empty(len(block))
         start, size = 0, STRETCHES[0]
         while start < len(block):
+            check_cancelled()
             s = slice(start, min(start + size, len(block)))
             some = DenseBlock(block.X[s])
             centers = some.prepare(self.C.astype(dtype))
@@ -142,14 +145,22 @@ class SparseMeans(NamedTuple):
     def follow(self, block: SparseBlock, weights: Array, rate: float = 0.0) -> tuple[Array, Array]:
         labels, distances = np.empty(len(block), np.int32), np.empty(len(block))
         X = block.X
-        online.follow_sparse(X.data, X.indices, X.indptr, weights, rate, self.unit, *self[:5], labels, distances)
+        for s in pieces(len(block), _rows_at_once(X, len(self.masses))):
+            indptr = X.indptr[s.start : s.stop + 1]
+            online.follow_sparse(X.data, X.indices, indptr, weights[s], rate, self.unit, *self[:5], labels[s], distances[s])
         return labels, distances
 
 
 def _label_sparse(block: SparseBlock, labels: Array, distances: Array, centers: tuple[Array, Array, Array]) -> Any:
     X = block.X
-    online.label_sparse(X.data, X.indices, X.indptr, *centers, labels, distances)
+    for s in pieces(len(block), _rows_at_once(X, len(centers[1]))):
+        online.label_sparse(X.data, X.indices, X.indptr[s.start : s.stop + 1], *centers, labels[s], distances[s])
     return X
+
+
+def _rows_at_once(X: Any, k: int) -> int:
+    """Sparse rows for one call of a kernel, which can't be interrupted: some 50 ms."""
+    return max(1, int(PRODUCTS_AT_ONCE * X.shape[0] // (max(X.nnz, X.shape[0]) * k)))
 
 
 Means = DenseMeans | SparseMeans
@@ -177,8 +188,8 @@ def pass_by(rows: Rows, means: Means, ids: Array, labels: Array, rate: float = 0
     """Rows, in the order named, each move the centre nearest to them. Labels are brought up to date."""
     before = means.centers.copy()
     energy, reassigned = 0.0, 0
-    for a in range(0, len(ids), TOGETHER):
-        some = ids[a : a + TOGETHER]
+    for s in pieces(len(ids), TOGETHER):
+        some = ids[s]
         block: Any = rows.convert(rows.source.take(some))
         weights = np.ascontiguousarray(rows.weights[some])
         found, distances = means.follow(block, weights, rate)

@@ -213,12 +213,12 @@ class Parts(Spec):
 
 @dataclass(frozen=True)
 class History(Spec):
-    """Records of steps, at least one: numbers by name."""
+    """Records of steps: numbers by name."""
 
     fields: tuple[str, ...] = ("step", "seconds")
 
     def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        if not (isinstance(value, list) and value and all(map(self._is_record, value))):
+        if not (isinstance(value, list) and all(map(self._is_record, value))):
             raise fail(name, "does not hold records of steps", f"dicts of numbers, {', '.join(self.fields)} among them")
 
     def _is_record(self, record: Any) -> bool:

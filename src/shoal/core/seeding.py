@@ -11,18 +11,22 @@ which of the drawn ones is best is judged by `LEADING` coordinates, which also r
 computed. What k-means++ chose is mended by swaps (see `local_search`) and, where exact steps follow, by steps on the sample
 (P. S. Bradley, U. M. Fayyad 1998, Refining initial points for k-means clustering, ICML). Sparse rows are judged by short dense
 sketches. k-means|| makes five rounds, as published, and fewer where they hardly lower the energy any more.
+
+Every seeding takes a `Deadline`. One that would be late first considers one candidate per centre instead of several, then
+draws all centres that are still missing at once, by what is known so far, and leaves out swaps, steps and rounds. What is left
+out is noted in `Deadline.skipped`. Without a deadline nothing depends on the clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from sklearn.random_projection import SparseRandomProjection
 
 from ..kernels import dense
 from .blocks import Block, Centers, DenseBlock, rounding
+from .deadline import NO_DEADLINE, Deadline, Pace, TimeUp, time_limit
 from .directions import basis_of, head_of
 from .local_search import Ruler, swap
 from .partition import advance, begin, label_all, masses_of
@@ -128,53 +132,74 @@ def draw(rng: np.random.Generator, mass: Array, count: int) -> Array:
     return places.clip(max=len(mass) - 1)
 
 
-def random_rows(rows: Rows, k: int, rng: np.random.Generator) -> Array:
+def draw_at_once(rng: np.random.Generator, mass: Array, count: int, keys: Array) -> Array:
+    """Different rows, drawn with probability proportional to mass, and then any others if too few have some.
+
+    Equal rows have equal keys and stand beside each other.
+    """
+    first = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
+    mass = np.add.reduceat(mass, first)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        times = rng.exponential(size=len(mass)) / mass  # the first to come is a draw, the next one of the rest, and so on
+    times[~(mass > 0)] = np.inf
+    return np.resize(first[np.argsort(times, kind="stable")], count)
+
+
+def random_rows(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
     """k rows, drawn by weight; different ones, as long as there are any."""
     ids, _, mass, keys = _sample(rows, k, rng)
-    chosen = np.empty(k, np.int64)
+    chosen, pace = np.empty(k, np.int64), Pace(k, deadline)
     for j in range(k):
+        if pace.is_late(j):  # by the same distribution
+            chosen[j:] = draw_at_once(rng, mass, k - j, keys)
+            break
         chosen[j] = draw(rng, mass, 1)[0]
         low, high = (int(np.searchsorted(keys, keys[chosen[j]], side)) for side in ("left", "right"))
         mass[low:high] = 0
     return rows.take(ids[chosen])
 
 
-def plus_plus(rows: Rows, k: int, rng: np.random.Generator) -> Array:
+def plus_plus(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
     """Greedy k-means++ on a sample, mended by swaps."""
-    return _plus_plus(rows, k, rng)[0]
+    return _plus_plus(rows, k, rng, deadline)[0]
 
 
-def _plus_plus(rows: Rows, k: int, rng: np.random.Generator) -> tuple[Array, Sample]:
+def _plus_plus(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline) -> tuple[Array, Sample]:
     sample = _sample(rows, k, rng)
-    chosen = choose(sample.X, sample.weights, k, rng)
+    chosen = choose(sample.X, sample.weights, k, rng, deadline)
     if rows.is_sparse:  # and the sample may be one of sketches
         return rows.take(sample.ids[chosen]), sample
     return np.ascontiguousarray(sample.X[chosen]), sample
 
 
-def settled(rows: Rows, k: int, rng: np.random.Generator) -> Array:
+def settled(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
     """The same; if there are many more rows, moved by steps of Lloyd's on the sample, for the price of a few on all rows."""
-    centers, sample = _plus_plus(rows, k, rng)
+    centers, sample = _plus_plus(rows, k, rng, deadline)
     times = _count(rows) // len(sample.X)
     if times < MANY_MORE or len(sample.X) < ENOUGH * k or rows.is_sparse or rows.frame.bits:
         return centers
     some = rows.beside(find_source(sample.X), sample.weights, Frame(unit=rows.frame.unit))
     state, before = begin(some, centers), np.inf
     for _ in range(min(STEPS, FEW * times)):
-        state, info = advance(some, state, lambda rows, state: (label_all(rows, state), None))
+        try:
+            with time_limit(deadline.end):
+                new, info = advance(some, state, lambda rows, state: (label_all(rows, state), None))
+        except TimeUp:  # no loss worth telling: the steps that follow do the same
+            break
+        state = new
         if not info.reassigned or before - info.energy <= SAVED * info.energy:
             break
         before = info.energy
     return state.centers
 
 
-def choose(X: Array, weights: Array, k: int, rng: np.random.Generator) -> Array:
+def choose(X: Array, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
     """k of the rows, as k-means++ and swaps choose them."""
     ruler = _ruler(X)
-    chosen = _greedy(ruler, weights, k, rng)
+    chosen = _greedy(ruler, weights, k, rng, deadline)
     if k > MANY:
         return chosen
-    return swap(X, weights, chosen, list(rng.random(min(2 * k, SWAPS))), ruler)
+    return swap(X, weights, chosen, list(rng.random(min(2 * k, SWAPS))), ruler, deadline)
 
 
 def _ruler(X: Array) -> Ruler:
@@ -187,17 +212,24 @@ def _ruler(X: Array) -> Ruler:
     return Ruler(X, y, rest, norms2, 16 * rounding(X.dtype, X.shape[1]) * float(norms2.max()))
 
 
-def _greedy(ruler: Ruler, weights: Array, k: int, rng: np.random.Generator) -> Array:
+def _greedy(ruler: Ruler, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline) -> Array:
     """k rows, each drawn by squared distance: the one of a few that seems to save most energy."""
     n, y = len(ruler.X), ruler.y
     chosen, least = np.empty(k, np.int64), np.full(n, np.inf)
     saved = np.empty(2 + int(np.log(k)))
-    products = np.empty((len(saved), n), y.dtype)
+    products, pace = np.empty((len(saved), n), y.dtype), Pace(k, deadline)
     for j in range(k):
-        tried = draw(rng, weights * least if j else weights, len(saved) if j else 1)
+        if deadline.expired():
+            deadline.skip(f"{k - j:,} of {k:,} starting centres were drawn at once")
+            chosen[j:] = draw_at_once(rng, weights * least if j else weights, k - j, _key(ruler.X))
+            break
+        count = 1 if pace.is_late(j) or not j else len(saved)
+        if j and count == 1:
+            deadline.skip("starting centres were drawn without a choice between candidates")
+        tried = draw(rng, weights * least if j else weights, count)
         np.dot(y[tried], y.T, out=products[: len(tried)])
         best = 0
-        if j:
+        if len(tried) > 1:
             dense.saved_energy(products, tried, ruler.norms2, weights, least, saved)
             best = int(saved.argmax())
         chosen[j] = tried[best]
@@ -205,7 +237,7 @@ def _greedy(ruler: Ruler, weights: Array, k: int, rng: np.random.Generator) -> A
     return chosen
 
 
-def parallel(rows: Rows, k: int, rng: np.random.Generator) -> Array:
+def parallel(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
     """k-means||: in each round draw 2k rows at once, then choose k of all of them, weighted by what they serve."""
     ids = np.flatnonzero(rows.weights > 0)
     if len(ids) <= sample_size(rows.d, k):
@@ -215,8 +247,13 @@ def parallel(rows: Rows, k: int, rng: np.random.Generator) -> Array:
     before = np.inf
     for done in range(ROUNDS + 1):
         first = len(candidates) - len(new)
-        for _ in rows.shares(_lower_least, rows.prepare(new), first, per_row=(least, nearest)):
-            pass
+        try:
+            with time_limit(deadline.end):
+                for _ in rows.shares(_lower_least, rows.prepare(new), first, per_row=(least, nearest)):
+                    pass
+        except TimeUp:  # what the candidates serve is known of some rows only: take them as they come
+            deadline.skip(f"k-means|| ended in round {done}, and chose starting centres at random among its candidates")
+            return _filled(rows, candidates, k, rng, deadline)
         mass = rows.weights[ids] * least[ids]
         energy = float(mass.sum())
         if done == ROUNDS or not energy > 0 or (done > 1 and energy > WORTH * before):
@@ -228,8 +265,15 @@ def parallel(rows: Rows, k: int, rng: np.random.Generator) -> Array:
     served = np.bincount(same, masses_of(nearest, rows.weights, len(candidates)))
     candidates = np.ascontiguousarray(candidates[kept])
     if len(candidates) <= k:
-        return np.ascontiguousarray(np.concatenate([candidates, random_rows(rows, k, rng)])[:k])
-    return candidates[choose(candidates, served, k, rng)]
+        return _filled(rows, candidates, k, rng, deadline)
+    return candidates[choose(candidates, served, k, rng, deadline)]
+
+
+def _filled(rows: Rows, candidates: Array, k: int, rng: np.random.Generator, deadline: Deadline) -> Array:
+    """k of the candidates; all of them and random rows, if they are fewer."""
+    if len(candidates) > k:
+        return np.ascontiguousarray(candidates[rng.choice(len(candidates), k, replace=False)])
+    return np.ascontiguousarray(np.concatenate([candidates, random_rows(rows, k, rng, deadline)])[:k])
 
 
 def _lower_least(block: Block, least: Array, nearest: Array, centers: Centers, first: int) -> None:
@@ -240,9 +284,9 @@ def _lower_least(block: Block, least: Array, nearest: Array, centers: Centers, f
     least[nearer], nearest[nearer] = far[nearer], first + labels[nearer]
 
 
-def chains(rows: Rows, k: int, rng: np.random.Generator, length: int = 200) -> Array:
+def chains(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE, length: int = 200) -> Array:
     """AFK-MC2: each centre ends a Markov chain over rows drawn by their distance from the first centre."""
-    ids, X, weights, _ = _sample(rows, k, rng)
+    ids, X, weights, keys = _sample(rows, k, rng)
     every = np.arange(len(X))
     chosen = np.empty(k, np.int64)
     chosen[0] = draw(rng, weights, 1)[0]
@@ -251,6 +295,11 @@ def chains(rows: Rows, k: int, rng: np.random.Generator, length: int = 200) -> A
     mass = weights * far
     q = (mass / mass.sum() if mass.sum() > 0 else 0) + weights / weights.sum()
     for j in range(1, k):
+        if deadline.expired():
+            deadline.skip(f"{k - j:,} of {k:,} starting centres were drawn by their distances from the first one")
+            others = ~np.isin(keys, keys[chosen[:j]])
+            chosen[j:] = draw_at_once(rng, q * others, k - j, keys)
+            break
         steps = draw(rng, q, length)
         block = DenseBlock(np.ascontiguousarray(X[steps]))
         C = DenseBlock.prepare(np.ascontiguousarray(X[chosen[:j]]))
@@ -265,7 +314,13 @@ def chains(rows: Rows, k: int, rng: np.random.Generator, length: int = 200) -> A
     return rows.take(ids[chosen])
 
 
-Seedings = dict[str, Callable[[Rows, int, np.random.Generator], Array]]
+class Seeding(Protocol):
+    """Chooses k starting centres, in time."""
+
+    def __call__(self, rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = ..., /) -> Array: ...
+
+
+Seedings = dict[str, Seeding]
 SEEDINGS: Seedings = {
     "k-means++": plus_plus,
     "k-means||": parallel,

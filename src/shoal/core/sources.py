@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from copy import copy
 from typing import Any, Protocol
 
@@ -71,7 +71,7 @@ class FarSource(FileSource):
     chunks: list[int] | None = None  # the same, if they are the user's own
 
     @abstractmethod
-    def run(self, job: Any, per_row: tuple[Array, ...], threads: Any) -> Iterator[Any]:
+    def run(self, job: Any, per_row: tuple[Array, ...], threads: Any) -> Generator[Any]:
         """Shares of a `threads.Job`, in row order, folded as `Threads.run` does. `threads`: those of this process."""
 
     @abstractmethod

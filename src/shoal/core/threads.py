@@ -21,6 +21,7 @@ import numpy as np
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from threadpoolctl import ThreadpoolController
 
+from .deadline import inherited, under
 from .sources import Source
 from .types import Array
 
@@ -116,6 +117,9 @@ def folded(shares: Iterable[Any]) -> Iterator[Any]:
 class Threads:
     """Worked with in a `with` block: its end is the threads' end.
 
+    A loop over shares that is left early, by an error, an interrupt or a deadline, cancels the blocks that are under way, so
+    that nobody waits for them.
+
     BLAS is limited for as long, not for as long as shares are drawn: an error in the loop that draws them would leave
     that in the hands of whoever keeps the traceback.
     """
@@ -135,7 +139,7 @@ class Threads:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def run(self, job: Job, per_row: tuple[Array, ...]) -> Iterator[Any]:
+    def run(self, job: Job, per_row: tuple[Array, ...]) -> Generator[Any]:
         """Shares in row order, one a block or, where they add up, one a partition. Files are read by one more thread."""
         blocks = [block for span in job.spans for block in span.blocks()]
 
@@ -153,13 +157,16 @@ class Threads:
 
     def map(self, read: Callable[[Any], Any], work: Callable[[Any, Any], Any], items: list[Any], ahead: bool) -> Generator[Any]:
         """work(item, read(item)) of all items, in their order; read ahead of the work, if asked to."""
-        if len(items) < 2 or (self.count == 1 and not ahead):
-            yield from (work(item, read(item)) for item in items)
-            return
+        cancellation = inherited()
 
         def both(item: Any, coming: Future[Any] | None) -> Any:
-            return work(item, read(item) if coming is None else coming.result())
+            with under(cancellation):
+                cancellation.check()
+                return work(item, read(item) if coming is None else coming.result())
 
+        if len(items) < 2 or (self.count == 1 and not ahead):
+            yield from (both(item, None) for item in items)
+            return
         waiting, reads = deque[Future[Any]](), deque[Future[Any]]()
         try:
             for item in items:
@@ -173,5 +180,6 @@ class Threads:
             while waiting:
                 yield waiting.popleft().result()
         finally:
+            cancellation.is_set = True
             for future in (*waiting, *reads):  # the work first: it waits for what is read
                 future.cancel()

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core.blocks import Block, Centers, slack_of
+from ..core.deadline import pieces
 from ..core.grouping import gaps, group_centers, half_distances
 from ..core.partition import Found, Partition, label_all, unsettled
 from ..core.rows import Rows
@@ -121,9 +122,8 @@ def assign_block(
     for t in np.flatnonzero(need.any(axis=0)):
         open_rows = rows[need[:, t]]
         chunk = max(1, SCORES_AT_ONCE // int(b.tiles[t + 1] - b.tiles[t]))
-        for a in range(0, len(open_rows), chunk):
-            part = open_rows[a : a + chunk]
-            computed += _look(block, part, slice(b.tiles[t], b.tiles[t + 1]), plan, group_of, mine, best, lower)
+        for s in pieces(len(open_rows), chunk):
+            computed += _look(block, open_rows[s], slice(b.tiles[t], b.tiles[t + 1]), plan, group_of, mine, best, lower)
     upper[rows] = up(np.sqrt(best[rows]))
     labels[:] = b.order[mine]
     return Found(block.moves(weights, old, labels, k, anew), int(need.any(axis=1).sum()), computed)

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core import partition
 from ..core.blocks import Block, Centers
-from ..core.driver import Outcome
+from ..core.driver import Limits, Outcome
 from ..core.fitting import CenterMover, Method
 from ..core.moments import Moments
 from ..core.parameters import Count, keep
@@ -148,6 +148,8 @@ def remaining(seen: Sequence[Info], n: int) -> float:
     rows that it has not seen c / b more than it might, and itself c / b less; so rows that join it, and then have their
     say in 2 b, gain 1.5 c / b, a third of which is left. (They are compared with themselves: others may be dearer.)
     """
+    if not seen:
+        return np.inf
     last = seen[-1]
     if last.batch == n and (last.reassigned == 0 or last.energy <= 0):
         return 0.0
@@ -281,8 +283,10 @@ class NestedKMeans(CenterMover):
         bounds = memory(BOUNDS[self.bounds], n, d, self.n_clusters, wide)
         return {**super()._memory(n, d, wide), "the batch's places": 2.0 * n, **bounds}
 
-    def _settle(self, rows: Rows, outcome: Outcome, method: Method, resumed: bool) -> tuple[Outcome, float]:
-        return super()._settle(rows, outcome._replace(state=outcome.state.partition), method, resumed)
+    def _settle(
+        self, rows: Rows, outcome: Outcome, method: Method, limits: Limits, skipped: list[str]
+    ) -> tuple[Outcome, float]:
+        return super()._settle(rows, outcome._replace(state=outcome.state.partition), method, limits, skipped)
 
     def _fitted_schema(self) -> dict[str, Spec]:
         own = {"remaining_": Number(finite=False), "history_": History(("step", "seconds", *Info._fields))}
@@ -304,7 +308,7 @@ class NestedKMeans(CenterMover):
     @property
     def summary_(self) -> str:
         check_is_fitted(self)
-        n, last = len(self.labels_), self.history_[-1]
+        n, last = len(self.labels_), self.history_[-1] if self.history_ else {"batch": 0, "seconds": 0.0}
         looked = "all of them" if last["batch"] == n else f"{last['batch']:,} of them"
         if self.remaining_ < 1e-6:
             sure = "nothing left to gain"
@@ -314,7 +318,7 @@ class NestedKMeans(CenterMover):
             sure = "too few steps to tell what is left to gain"
         else:
             sure = f"about {100 * self.remaining_:.2g}% left to gain"
-        steps = f"{self.n_iter_} step{'s' * (self.n_iter_ > 1)} in {last['seconds']:.2g} s"
+        steps = f"{self.n_iter_} step{'s' * (self.n_iter_ != 1)} in {last['seconds']:.2g} s"
         return (
             f"{self.n_clusters:,} clusters of {n:,} rows: {steps} on nested batches, the last on {looked}; "
             f"energy {self.inertia_:.6g}; {WHY[self.stop_reason_]}: {sure}."

@@ -19,6 +19,7 @@ import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances
 
 from ..core.blocks import DenseBlock, rounding
+from ..core.deadline import pieces
 from ..core.directions import SAMPLE, basis_of, head_of
 from ..core.grouping import gaps, group_centers
 from ..core.partition import Found, Partition, unsettled
@@ -33,6 +34,7 @@ COARSE, FINE = (
 )  # columns of the heads, fine ones for rows up to WHOLE columns or wider; the last is the rest's norm
 GROUPS = 64  # at most
 SCORES_AT_ONCE = 1 << 18  # coarse scores that stay in the cache while they are looked at
+PAIRS_AT_ONCE = 1 << 24  # of rows and centres for one call of the kernel, which can't be interrupted: some 50 ms
 WHOLE = 256  # columns up to which rows are their own heads in the first step
 TRIED, WORTHLESS = 256, 0.5  # rows that heads are tried on; the share of centres that they may at most leave open
 FIRST = 512  # rows of a block that tell how many pairs are open
@@ -183,15 +185,18 @@ def assign_block(
     many = labels.min() < 0  # rows without a label take the nearest head's
     while start < len(X):
         size = tile if many else len(X) if start else FIRST
-        s = slice(start, min(start + size, len(X)))
-        n = s.stop - start
-        minima = tuple(_score_all(H[s], precision, plan)) if many else None
-        rows, distances, opened = dense.settle_rows(
-            X[s], H[s], minima, *precision, lanes, plan.moved, labels[s], upper[s], lower[s]
-        )
-        visited, computed, scored = visited + rows, computed + distances, scored + (n * k if many else opened * dense.LANES)
+        n = min(size, len(X) - start)
+        minima = tuple(_score_all(H[start : start + n], precision, plan)) if many else None
+        opened = 0
+        for piece in pieces(n, n if many else max(1, PAIRS_AT_ONCE // k)):
+            s = slice(start + piece.start, start + piece.stop)
+            rows, distances, eights = dense.settle_rows(
+                X[s], H[s], minima, *precision, lanes, plan.moved, labels[s], upper[s], lower[s]
+            )
+            visited, computed, opened = visited + rows, computed + distances, opened + eights
+        scored += n * k if many else opened * dense.LANES
         many = many or opened * dense.LANES > MANY * n * k
-        start = s.stop
+        start += n
     return Found(block.moves(weights, old, labels, k, plan.anew), visited, computed + scored * width // d)
 
 

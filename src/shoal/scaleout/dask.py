@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import accumulate, pairwise
@@ -82,7 +82,7 @@ class DaskRows(FarSource):
     def fingerprint(self) -> str | None:
         return None if self._file is None else self._file.fingerprint()
 
-    def run(self, job: Job, per_row: tuple[Array, ...], threads: Threads) -> Iterator[Any]:
+    def run(self, job: Job, per_row: tuple[Array, ...], threads: Threads) -> Generator[Any]:
         spans = [(i, span) for i, span in enumerate(job.spans) if span.start < span.stop]
 
         def make(n: int) -> Task:

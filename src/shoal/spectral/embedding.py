@@ -7,7 +7,6 @@ the eigenvalue.
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -15,11 +14,12 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..core.checks import check_rows
+from ..core.deadline import LEEWAY, now
 from ..core.directions import of_unit_length
 from ..core.driver import REASONS, Journal, Limits, Outcome, journal
 from ..core.engine import lazily, using
@@ -66,6 +66,7 @@ OF_SOME = (  # parameters, their defaults, and the affinities that they are for
     ("neighbors", "exact", ("knn",)),
 )
 NOISE = 1e-6  # an eigenvalue of a positive matrix that is nothing but rounding
+STEPS_SHARE = 0.75  # of the time that is left when the steps begin; the rest is for k-means
 STILL = 3  # times tol: a change that is told of where steps have come to an end
 
 
@@ -120,7 +121,8 @@ def is_clustering(found: Any, asked: KMeans, points: Array) -> bool:
     n, d = points.shape
     if not matches(Fitted(KMeans, {"n": "n", "d": "d", "k": "k"}), found, {"n": n, "d": d, "k": asked.n_clusters}):
         return False
-    if repr(found.get_params()) != repr(asked.get_params()) or not {"cluster_centers_", "labels_"} <= set(vars(found)):
+    given = clone(found).set_params(time_budget=asked.time_budget).get_params()
+    if repr(given) != repr(asked.get_params()) or not {"cluster_centers_", "labels_"} <= set(vars(found)):
         return False
     return bool(np.array_equal(found.predict(points), found.labels_))
 
@@ -233,7 +235,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         self
         """
         budget = getattr(self, "time_budget", None)
-        deadline = None if budget is None else time.perf_counter() + budget
+        deadline = None if budget is None else now() + budget
         self._validate_params()
         with using(engine, X), all_or_nothing(self):
             source = check_rows(self, X, reset=True)
@@ -243,14 +245,14 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
             seed = seed_of(self.random_state)
             rows = Rows(source, n_threads=self.n_threads)
             with planned(self, rows), rows, journal(self, source, None, seed) as kept:
-                self._publish(rows, self._embed(rows, X, kept, deadline), kept)
+                self._publish(rows, self._embed(rows, X, kept, deadline), kept, deadline)
         return self
 
     def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
         """Bytes that a fit to n rows of d numbers, of so many bytes each, holds for all of them."""
         return {"eigenvectors": n * self.n_clusters * (16.0 + 3 * wide), "keys and labels": 64.0 * n}
 
-    def _publish(self, rows: Rows, found: Found, journal: Journal) -> None:
+    def _publish(self, rows: Rows, found: Found, journal: Journal, deadline: float | None) -> None:
         W = found.vectors
         keys, places = np.empty((2, 0), np.int64)
         if not self._is_pairwise():
@@ -266,6 +268,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         self.n_iter_ = len(self.history_)
         self.extension_ = Extension(found.map, rows.frame, keys, places)
         kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=journal.seed, n_threads=self.n_threads)
+        if deadline is not None:
+            kmeans.time_budget = max(deadline - now(), LEEWAY)
         points = self._points(W)
         self.kmeans_ = journal.once("clusters", lambda: kmeans.fit(points), lambda kept: is_clustering(kept, kmeans, points))
         self.labels_ = self.kmeans_.labels_
@@ -301,7 +305,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         def is_sound(kept: Any) -> bool:
             return is_outcome(kept, like, 0, self.n_clusters, Info)
 
-        outcome = journal.drive("eigenvectors", step, begin, done, limits, [tell], is_sound)
+        outcome = journal.drive("eigenvectors", step, begin, done, limits.part(STEPS_SHARE), [tell], is_sound)
         tol = getattr(self, "tol", 0)
         if outcome.reason == "max_iter" and outcome.info.change > STILL * tol > 0:
             warn(

@@ -284,7 +284,7 @@ class MiniBatchSpectral(LaplacianEstimator):
             lambda state: step(L, batches, rate, state),
             begin,
             lambda state, info: info.change <= self.tol and state.t * size >= used and info.columns > 0,  # a draw may be empty
-            Limits(self.max_iter or (min(-(-L.n // size), MOST) if used else MOST), deadline),
+            Limits(self.max_iter or (min(-(-L.n // size), MOST) if used else MOST), deadline, needs_step=not used),
             {"columns": used + looks},
             like=State(zeros((L.n, k)), zeros((L.n, k)), zeros((k, k)), 0, 0.0),
         )

@@ -32,7 +32,9 @@ PARAMETERS = """\
     tol : float, default={tol}
         Stop when the subspace changes by less in a step (see `history_`).
     time_budget : float or None, default=None
-        Seconds from the call of `fit` after which no further step is begun. Degrees and k-means are waited for.
+        Seconds from the call of `fit` within which to end. Steps get three quarters of what the degrees leave, k-means the
+        rest. The least that a fit takes, whatever the budget: the affinities and degrees, the start or, without one, a first
+        step, and one start of k-means.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the random numbers: an int gives the same result every time.
     n_threads : int or None, default=None

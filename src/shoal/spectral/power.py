@@ -109,7 +109,7 @@ class PowerSpectral(LaplacianEstimator):
             lambda state: step(L, state),
             begin,
             lambda state, info: info.change <= self.tol,
-            Limits(self.max_iter, deadline),
+            Limits(self.max_iter, deadline, needs_step=True),
             {"flops": 2 * L.n * k**2 + 2 * k**3},  # the SVD
             like=State(zeros((L.n, k)), zeros((L.n, k)), 0.0),
         )
