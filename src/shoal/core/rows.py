@@ -180,10 +180,13 @@ class Rows:
 
     def take(self, rows: Array) -> Array:
         """A few rows in this frame, dense."""
-        raw = self.source.take(np.asarray(rows))
+        return self.dense(self.convert(self.source.take(np.asarray(rows))))
+
+    def dense(self, block: Block) -> Array:
+        """The rows of a block in memory order, one number a column."""
+        X: Any = block.X
         if self.frame.bits:
-            return unpacked(raw, self.d).astype(self.dtype)
-        X = self.convert(raw).X
+            return unpacked(X, self.d).astype(self.dtype)
         return np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
 
     def part(self, ids: Array, k: int) -> Rows:
