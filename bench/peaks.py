@@ -122,9 +122,7 @@ def ask(folder: Path, method: str, layout: str, shape: str, timeout: float | Non
     task = {"method": method, "layout": layout, "path": str(path), "k": SHAPES[shape][layout in SPARSE].k, "start": start}
     code = "import json, sys; from bench.peaks import child; print(json.dumps(child(json.loads(sys.argv[1]))))"
     command = [sys.executable, "-c", code, json.dumps(task)]
-    done = subprocess.run(
-        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, timeout=timeout
-    )
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=timeout)
     told: dict[str, Any] = {"method": method, "layout": layout, "rows": shape}
     if done.returncode:
         return {**told, "failed": done.stderr.strip().splitlines()[-1]}

@@ -32,6 +32,7 @@ from ..core.driver import Journal, Limits, Outcome
 from ..core.estimator import tell_user
 from ..core.fitting import CenterMover, Method
 from ..core.kept import is_like, is_outcome
+from ..core.memory import Workload
 from ..core.moments import Moments, measure
 from ..core.parameters import Count, keep
 from ..core.rows import Frame, Rows
@@ -218,9 +219,10 @@ class CompressedKMeans(CenterMover):
         shapes = [np.shape(a) for a in (kept.code.mean, kept.code.W, kept.centers)]
         return shapes == [(d,), (d, self.n_bits), (self.n_clusters, self.n_bits)] and kept.centers.dtype == bool
 
-    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
-        learned = min(n, max(LEAST, PER_CENTER * self.n_clusters, self.beta * n)) * d * 2.0 * wide
-        return {**super()._memory(n, d, wide), "codes": n * self.n_bits / 8, "rows to learn from": learned}
+    def _memory(self, load: Workload) -> dict[str, float]:
+        count = min(load.n, max(LEAST, PER_CENTER * self.n_clusters, self.beta * load.n))
+        learned = {"codes": load.n * self.n_bits / 8, "rows to learn from": count * load.numbers * 2.0 * load.wide}
+        return {**super()._memory(load), **learned}
 
     def _given(self, rows: Rows, C: Array) -> Array:
         if not rows.frame.unit:

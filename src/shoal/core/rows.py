@@ -20,7 +20,7 @@ from .bits import BitBlock, unpacked
 from .blocks import Block, Centers, DenseBlock, SparseBlock
 from .sources import FarSource, FileSource, PickedSource, Source, find_source
 from .threads import Job, Span, Threads, default_threads
-from .types import Array
+from .types import Array, is_sparse
 
 Share = TypeVar("Share")
 
@@ -28,6 +28,7 @@ BLOCK_NUMBERS = 1 << 19  # numbers in a block: a few MB, so that a worker's bloc
 BLOCK_ROWS = (4096, 1 << 16)
 BLOCK_MOST = 1 << 22  # numbers in a block of dense rows, however wide they are (but see `FEWEST`): 16 MB of float32
 FEWEST = 64
+PART_NUMBERS = 1 << 16  # numbers that are converted at a time where they pass through float64
 BLOCK_ROWS_OF_BITS = 8192
 PARTITION = 16  # blocks
 WORK, PIECES = 1 << 24, 16  # of picked rows: multiplications that a block must be worth if it is still to be read, most blocks
@@ -66,8 +67,8 @@ class Frame(NamedTuple):
             return C > 0.5
         X = C.astype(np.float64)
         if self.shift is not None:
-            X = X + self.shift
-        return np.ascontiguousarray(times_power(X, -self.exponent), dtype)
+            X += self.shift
+        return np.ascontiguousarray(times_power(X, -self.exponent) if self.exponent else X, dtype)
 
     def distances_out_of(self, squares: Array) -> Array:
         """Distances as the user knows them: 1 - cosine in a frame of unit vectors, bits in one of bits."""
@@ -164,7 +165,17 @@ class Rows:
         dtype = dtype or self.dtype
         if sparse.issparse(raw):
             return SparseBlock(self._convert_sparse(raw, dtype))
-        return DenseBlock(_unit(np.asarray(raw, np.float64), dtype) if self.frame.unit else self.frame.into(raw, dtype))
+        if self.frame.unit or self.frame.exponent:
+            return DenseBlock(self._convert_by_parts(raw, dtype))
+        return DenseBlock(self.frame.into(raw, dtype))
+
+    def _convert_by_parts(self, raw: Array, dtype: np.dtype) -> Array:
+        """Some rows at a time, since they pass through several arrays of float64."""
+        out, step = np.empty(raw.shape, dtype), max(1, PART_NUMBERS // max(self.d, 1))
+        for a in range(0, len(raw), step):
+            part = raw[a : a + step]
+            out[a : a + step] = _unit(np.asarray(part, np.float64), dtype) if self.frame.unit else self.frame.into(part, dtype)
+        return out
 
     def _convert_sparse(self, raw: Any, dtype: np.dtype) -> Any:
         data = raw.data
@@ -187,7 +198,7 @@ class Rows:
         X: Any = block.X
         if self.frame.bits:
             return unpacked(X, self.d).astype(self.dtype)
-        return np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
+        return np.ascontiguousarray(X.toarray() if is_sparse(X) else X)
 
     def part(self, ids: Array, k: int) -> Rows:
         """Some of the rows as rows of their own, in fewer blocks, as these have been read. In a memory map they stay there."""

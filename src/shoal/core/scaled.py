@@ -28,7 +28,7 @@ class Scaled(FileSource):
         self.shape, self.dtype = source.shape, working_dtype(source.dtype)
         self.is_map, self.reads_ahead = source.is_map, source.reads_ahead
         self.unpacking = source.unpacking if isinstance(source, FileSource) else 0.0
-        self.row_bytes = getattr(source, "row_bytes", 0.0)
+        self.row_bytes, self.held_bytes = getattr(source, "row_bytes", 0.0), getattr(source, "held_bytes", 0.0)
 
     def read(self, start: int, stop: int) -> Any:
         return self._of(start, self.source.read(start, stop))

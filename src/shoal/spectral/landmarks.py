@@ -10,7 +10,7 @@ one is given.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,6 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from ..core.driver import Journal
+from ..core.memory import Workload
 from ..core.moments import measure
 from ..core.parameters import Count, keep
 from ..core.rows import Rows
@@ -31,6 +32,7 @@ from .laplacian import inverse_root
 from .neighbors import nearest
 
 TINY = 1e-300
+AT_ONCE = 1 << 14  # rows that are embedded at a time
 FEW_STEPS = 5  # of k-means: landmarks need not have converged
 
 
@@ -61,8 +63,10 @@ class LandmarkMap(NamedTuple):
 
     def of(self, Z: Array, who: Array) -> Array:
         out = np.zeros((len(Z), self.P.shape[1]))
-        for z, landmark in zip(Z.T, who.T, strict=True):
-            out += z[:, None] * self.P[landmark]
+        for a in range(0, len(Z), AT_ONCE):
+            here = slice(a, a + AT_ONCE)
+            for z, landmark in zip(Z[here].T, who[here].T, strict=True):
+                out[here] += z[:, None] * self.P[landmark]
         return out
 
 
@@ -122,6 +126,9 @@ class LandmarkSpectral(SpectralEstimator):
     ) -> None:
         keep(self, locals())
 
+    def _memory(self, load: Workload) -> dict[str, float]:
+        return {**super()._memory(load), "mixtures": 40.0 * load.n * min(self.n_nearest, self.n_landmarks)}
+
     def _embed(self, rows: Rows, X: Any, journal: Journal, deadline: float | None) -> Found:
         n, k, p = len(rows), self.n_clusters, min(self.n_landmarks, len(rows))
         if p < k:
@@ -145,6 +152,9 @@ class LandmarkSpectral(SpectralEstimator):
         way = LandmarkMap(landmarks, count, sigma2, np.where(there, P, 0))
         self.sigma_ = None if self.sigma is None else float(self.sigma)
         return Found(way.of(Z, who).astype(rows.dtype), values, way, outcome._replace(state=None))
+
+    def _fits_before(self) -> Sequence[Any]:
+        return (KMeans(self.n_landmarks),)
 
     def _landmarks(self, X: Any, p: int, seed: int) -> Array:
         model = KMeans(p, max_iter=FEW_STEPS, random_state=seed, n_threads=self.n_threads)
