@@ -7,6 +7,7 @@ refusal names, and tells its largest resident size.
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from .bigfile import write_parquet
+from .bigfile import write_parquet, write_rows
 from .child import status
 from .measure import Lab, busy, environment
 from .results import Entry
@@ -26,51 +27,66 @@ from .suites import entry_of
 
 MB = 1e6
 OVER = 1.10  # times the limit that a peak may be
-LAYOUTS = ("dense", "npy", "parquet", "sparse", "npz")  # the first and the fourth in memory
-SPARSE = ("sparse", "npz")
+SPARSE = ("sparse", "npz")  # layouts; "dense" and "sparse" are arrays in memory
 PAIRWISE = ("spectral-exact", "spectral-power", "spectral")  # methods whose time grows with the square of the rows
 STORED = 30  # values in a sparse row
 
 
 class Shape(NamedTuple):
-    """Rows of a problem, dense or sparse."""
+    """Rows of a problem."""
 
     n: int
     d: int
     k: int
 
 
-# name -> (dense, sparse)
-SHAPES = {
-    "many": (Shape(1_000_000, 16, 20), Shape(500_000, 2_000, 20)),
-    "wide": (Shape(2_000, 20_000, 50), Shape(20_000, 50_000, 100)),
-    "empty": (Shape(2_000, 20_000, 50), Shape(20_000, 50_000, 100)),  # all centres start from one row
-    "pairs": (Shape(3_000, 300, 10), Shape(3_000, 3_000, 10)),  # for methods that compare all rows with each other
+class Problem(NamedTuple):
+    """Rows that are tried, and in which layouts."""
+
+    dense: Shape
+    sparse: Shape
+    layouts: tuple[str, ...]
+    one_row: bool = False  # all centres start from the same row, so that all clusters but one are empty
+
+
+PROBLEMS = {
+    "many": Problem(Shape(1_000_000, 16, 20), Shape(500_000, 2_000, 20), ("npy", "parquet", "sparse")),
+    "wide": Problem(Shape(2_000, 20_000, 50), Shape(20_000, 50_000, 100), ("dense", "parquet", "npz")),
+    "empty": Problem(Shape(2_000, 20_000, 50), Shape(20_000, 50_000, 100), ("npy", "npz"), True),
+    "pairs": Problem(Shape(3_000, 300, 10), Shape(3_000, 3_000, 10), ("dense", "npy", "parquet", "sparse", "npz")),
+    "bits": Problem(Shape(500_000, 256, 20), Shape(0, 0, 0), ("dense", "npy")),
+    "small": Problem(Shape(500, 8_000, 20), Shape(2_000, 60_000, 50), ()),  # for tests
+    "small, empty": Problem(Shape(500, 8_000, 20), Shape(2_000, 60_000, 50), (), True),
 }
 
 
-def write(folder: Path, name: str, layout: str) -> Path:
+def shape_of(problem: str, layout: str) -> Shape:
+    return PROBLEMS[problem].sparse if layout in SPARSE else PROBLEMS[problem].dense
+
+
+def write(folder: Path, problem: str, layout: str) -> Path:
     """The rows of a problem as a file; those in memory are read from it."""
-    n, d, k = SHAPES[name][layout in SPARSE]
-    rng = np.random.default_rng(0)
-    stem = "wide" if name == "empty" else name
-    path = folder / f"{stem}-{'npz' if layout in SPARSE else 'npy'}.{'npz' if layout in SPARSE else 'npy'}"
-    if layout in SPARSE and not path.exists():
-        lengths = rng.integers(1, 2 * STORED, n)
-        columns = rng.integers(0, d, lengths.sum(), dtype=np.int32)
+    shape, rng = shape_of(problem, layout), np.random.default_rng(0)
+    path = folder / f"{'-'.join(map(str, shape))}.{'npz' if layout in SPARSE else 'npy'}"
+    if path.exists():
+        pass
+    elif layout in SPARSE:
+        lengths = rng.integers(1, 2 * STORED, shape.n)
+        columns = rng.integers(0, shape.d, lengths.sum(), dtype=np.int32)
         values = rng.standard_normal(lengths.sum(), dtype=np.float32)
-        X = sparse.csr_array((values, columns, np.r_[0, lengths.cumsum()]), shape=(n, d))
+        X = sparse.csr_array((values, columns, np.r_[0, lengths.cumsum()]), shape=shape[:2])
         X.sum_duplicates()
         sparse.save_npz(path, X, compressed=False)
-    elif not path.exists():
-        C = rng.standard_normal((k, d), dtype=np.float32)
-        rows = np.lib.format.open_memmap(path, "w+", np.float32, (n, d))
-        for a in range(0, n, 10_000):
-            m = min(10_000, n - a)
-            rows[a : a + m] = C[rng.integers(k, size=m)] + rng.standard_normal((m, d), dtype=np.float32)
-    if layout == "parquet" and not (packed := path.with_suffix(".parquet")).exists():
+    elif problem == "bits":
+        np.save(path, rng.random(shape[:2], np.float32) < 0.5)
+    else:
+        write_rows(path, *shape)
+    if layout != "parquet":
+        return path
+    packed = path.with_suffix(".parquet")
+    if not packed.exists():
         write_parquet(packed, np.load(path, mmap_mode="r"))
-    return path.with_suffix(".parquet") if layout == "parquet" else path
+    return packed
 
 
 def child(task: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +104,7 @@ def child(task: dict[str, Any]) -> dict[str, Any]:
         rows = sparse.csr_array(sparse.load_npz(task["path"]))
     model = cls(k, random_state=0, **options)
     quick: dict[str, Any] = {"n_init": 1, "max_iter": 3}
-    if task["start"] == "one row":
+    if task["one row"]:
         quick["init"] = _copies_of_one_row
     takes = model.get_params()
     model.set_params(**{key: value for key, value in quick.items() if key in takes})
@@ -105,8 +121,8 @@ def child(task: dict[str, Any]) -> dict[str, Any]:
         with limit:
             model.fit(rows)
     except MemoryError as refusal:
-        return {"limit MB": limit.limit / MB, "peak MB": 0.0, "refused": str(refusal)}
-    return {"limit MB": limit.limit / MB, "peak MB": status("self")["VmHWM"] / MB, "before MB": before / MB}
+        raise AssertionError(f"The recommended limit is refused: {refusal}") from refusal
+    return {"limit MB": limit.limit / MB, "before MB": before / MB, "peak MB": status("self")["VmHWM"] / MB}
 
 
 def _copies_of_one_row(X: Any, k: int, random_state: Any) -> Any:
@@ -115,50 +131,56 @@ def _copies_of_one_row(X: Any, k: int, random_state: Any) -> Any:
     return np.repeat(row, k, axis=0)
 
 
-def ask(folder: Path, method: str, layout: str, shape: str, timeout: float | None = None) -> dict[str, Any]:
-    """Limit and peak of one fit, in a process of its own. Kernels should have been compiled before."""
-    path = write(folder, shape, layout)
-    start = "one row" if shape == "empty" else ""
-    task = {"method": method, "layout": layout, "path": str(path), "k": SHAPES[shape][layout in SPARSE].k, "start": start}
+def ask(folder: Path, method: str, layout: str, problem: str) -> dict[str, Any]:
+    """Limit and peak of one fit, in a process of its own; of a second one, if the first had to compile its kernels."""
+    path, k = write(folder, problem, layout), shape_of(problem, layout).k
+    task = {"method": method, "layout": layout, "path": str(path), "k": k, "one row": PROBLEMS[problem].one_row}
     code = "import json, sys; from bench.peaks import child; print(json.dumps(child(json.loads(sys.argv[1]))))"
     command = [sys.executable, "-c", code, json.dumps(task)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=timeout)
-    told: dict[str, Any] = {"method": method, "layout": layout, "rows": shape}
-    if done.returncode:
-        return {**told, "failed": done.stderr.strip().splitlines()[-1]}
-    told |= json.loads(done.stdout.splitlines()[-1])
-    return {**told, "ratio": told["peak MB"] / told["limit MB"]}
+    told: dict[str, Any] = {"method": method, "layout": layout, "rows": problem}
+    for _ in range(2):
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+        if done.returncode:
+            return {**told, "failed": done.stderr.strip().splitlines()[-1]}
+        told |= json.loads(done.stdout.splitlines()[-1])
+        told["ratio"] = told["peak MB"] / told["limit MB"]
+        if told["ratio"] <= OVER:
+            break
+    return told
 
 
 def cases() -> Iterator[tuple[str, str, str]]:
-    """Method, layout and shape of every fit."""
+    """Method, layout and problem of every fit."""
     from shoal.cli.methods import METHODS
 
     for method in METHODS:
-        for shape in SHAPES:
-            if (method in PAIRWISE) != (shape == "pairs") or (shape == "empty" and method.startswith(("spectral", "binary"))):
-                continue
-            for layout in LAYOUTS:
-                if (method == "projected" and layout in SPARSE) or (method == "binary"):
-                    continue
-                yield method, layout, shape
+        if method == "binary":
+            names = ["bits"]
+        elif method in PAIRWISE:
+            names = ["pairs"]
+        else:
+            names = ["many", "wide"] if method.startswith("spectral") else ["many", "wide", "empty"]
+        for name in names:
+            yield from ((method, layout, name) for layout in PROBLEMS[name].layouts if (method, layout) not in LEFT_OUT)
+
+
+LEFT_OUT = [("projected", layout) for layout in SPARSE]  # which it does not take
+QUICK = ("lloyd", "npz", "small, empty")
 
 
 def peaks(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
     """Peak memory of every method, layout and shape under the limit that Shoal recommends."""
     table = []
-    for method, layout, shape in cases():
-        if lab.quick and (method, layout, shape) not in QUICK:
-            continue
-        if only and not any(word in f"{method}, {layout}, {shape}" for word in only):
+    for case in [QUICK] if lab.quick else cases():
+        if only and not any(word in ", ".join(case) for word in only):
             continue
         lab.others.append(busy())
-        ask(lab.folder, method, layout, shape)  # compiles its kernels
-        table.append(ask(lab.folder, method, layout, shape))
-        lab.say("  " + ", ".join(f"{key} {value}" for key, value in table[-1].items()))
-    worst = max(row.get("ratio", 9.0) for row in table)
+        table.append(ask(lab.folder, *case))
+        lab.say("  " + ", ".join(f"{value:.3g}" if isinstance(value, float) else str(value) for value in table[-1].values()))
+    worst = max(row.get("ratio", math.inf) for row in table)
     figures = [{"what": "largest peak, as a share of the limit", "value": worst, "limit": OVER}]
-    yield entry_of(lab, "peaks", "Largest resident size of a process that fits under the recommended limit.", table, figures)
-
-
-QUICK = [("lloyd", "npy", "pairs")]
+    measure = (
+        "Largest resident size of a process that fits under the limit that Shoal names when it is asked with one of 1 MB; "
+        "three steps from one start."
+    )
+    yield entry_of(lab, "peaks", measure, table, figures)

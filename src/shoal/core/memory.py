@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar, Token
 from typing import Any, NamedTuple, Self
 
+from . import directions
 from .rows import PARTITION, Rows, rows_in_a_block, working_dtype
 from .seeding import LEADING, SKETCH, sample_size
 from .sources import FileSource, Source
@@ -141,8 +142,9 @@ class Workload(NamedTuple):
         width = min(self.d, SKETCH) if self.row else self.d
         numbers = width * max(self.wide if self.row else self.itemsize + self.wide, 2 * self.wide)
         heads = self.wide * (2 * min(width, LEADING) + 2 + math.log(k))
-        dense_rows = self.row * (self.d <= SKETCH)
-        return min(self.n, sample_size(self.d, k)) * (numbers + heads + dense_rows + 128.0)
+        dense_rows, count = self.row * (self.d <= SKETCH), min(self.n, sample_size(self.d, k))
+        found = directions.memory(count, width, LEADING - 1, self.wide) if width > LEADING else 0.0
+        return count * (numbers + heads + dense_rows + 128.0) + found
 
 
 def plan(model: Any, source: Source, n_threads: int | None = None, has_weights: bool = False) -> dict[str, float]:
@@ -155,13 +157,13 @@ def parts_of(model: Any, load: Workload, n_threads: int) -> dict[str, float]:
     n, d, k, in_flight = load.n, load.d, model.n_clusters, n_threads + 2
     blocks = min(PARTITION, -(-n // load.block))  # whose sums are added up before they go to those of all rows
     double, single = model._center_arrays
-    share = load.share_bytes(k, model._dense_shares)
+    init = getattr(model, "init", None)
+    share = load.share_bytes(0 if init is None else k, model._dense_shares)
     own = {
         "centres": k * d * (8.0 * double + load.wide * single),
         "sums of blocks": share * (in_flight + model._dense_shares * n_threads) + 2 * min(12.0 * k * d, blocks * share),
         **model._memory(load),
     }
-    init = getattr(model, "init", None)
     start = 0.0 if init is None else load.sample_bytes(k)
     if isinstance(init, str) and init == "k-means||":
         start += PARALLEL * n + PARALLEL_ROWS * k * d * load.wide
@@ -216,6 +218,11 @@ def _refusal(model: Any, load: Workload, limit: float, needed: float) -> str:
     ways = f"allow {in_words(1.01 * needed)}" + (f", or take {few:,} of the rows" if few >= model.n_clusters else "")
     what = f"{type(model).__name__} on {load.n:,} rows takes about {in_words(needed)}"
     return f"A limit of {in_words(limit)} is too little: {what}: {ways}."
+
+
+def is_limited() -> bool:
+    """Whether the fit under way has a limit."""
+    return SPARE.get() is not None
 
 
 def spare(otherwise: float) -> float:

@@ -189,7 +189,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
     def _memory(self, load: Workload) -> dict[str, float]:
         """Bytes that a fit holds for all rows and for those that they are compared with at a time."""
         n, sample = load.n, min(load.n, SAMPLE)
-        compared = 4.0 * load.wide * load.d * self._compared_with(load)
+        compared = 3.0 * load.wide * load.d * self._compared_with(load)
         return {
             "eigenvectors": n * self.n_clusters * (16.0 + 3 * load.wide),
             "keys and labels": 64.0 * n,
