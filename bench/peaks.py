@@ -13,6 +13,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,7 +57,7 @@ PROBLEMS = {
     "pairs": Problem(Shape(3_000, 300, 10), Shape(3_000, 3_000, 10), ("dense", "npy", "parquet", "sparse", "npz")),
     "bits": Problem(Shape(500_000, 256, 20), Shape(0, 0, 0), ("dense", "npy")),
     "small": Problem(Shape(500, 8_000, 20), Shape(2_000, 60_000, 50), ()),  # for tests
-    "small, empty": Problem(Shape(500, 8_000, 20), Shape(2_000, 60_000, 50), (), True),
+    "small, empty": Problem(Shape(500, 8_000, 20), Shape(20_000, 30_000, 60), (), True),
 }
 
 
@@ -170,17 +171,17 @@ QUICK = ("lloyd", "npz", "small, empty")
 
 def peaks(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
     """Peak memory of every method, layout and shape under the limit that Shoal recommends."""
-    table = []
-    for case in [QUICK] if lab.quick else cases():
-        if only and not any(word in ", ".join(case) for word in only):
-            continue
-        lab.others.append(busy())
-        table.append(ask(lab.folder, *case))
-        lab.say("  " + ", ".join(f"{value:.3g}" if isinstance(value, float) else str(value) for value in table[-1].values()))
-    worst = max(row.get("ratio", math.inf) for row in table)
-    figures = [{"what": "largest peak, as a share of the limit", "value": worst, "limit": OVER}]
+    chosen = [case for case in ([QUICK] if lab.quick else cases()) if not only or case[0] in only]
     measure = (
         "Largest resident size of a process that fits under the limit that Shoal names when it is asked with one of 1 MB; "
         "three steps from one start."
     )
-    yield entry_of(lab, "peaks", measure, table, figures)
+    for method, group in groupby(chosen, key=lambda case: case[0]):
+        table = []
+        for case in group:
+            lab.others.append(busy())
+            table.append(ask(lab.folder, *case))
+            lab.say("  " + ", ".join(f"{value:.3g}" if isinstance(value, float) else str(value) for value in table[-1].values()))
+        worst = max(row.get("ratio", math.inf) for row in table)
+        figures = [{"what": "largest peak, as a share of the limit", "value": worst, "limit": OVER}]
+        yield entry_of(lab, method, measure, table, figures)
