@@ -181,7 +181,8 @@ def peaks(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
         for case in group:
             lab.others.append(busy())
             table.append(ask(lab.folder, *case))
-            lab.say("  " + ", ".join(f"{value:.3g}" if isinstance(value, float) else str(value) for value in table[-1].values()))
+            told = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in table[-1].values())
+            lab.say(f"  {', '.join(told)}")
         worst = max(row.get("ratio", math.inf) for row in table)
         figures = [{"what": "largest peak, as a share of the limit", "value": worst, "limit": OVER}]
         yield entry_of(lab, method, measure, table, figures)
