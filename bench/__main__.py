@@ -12,6 +12,7 @@ from .bigfile import bigfile
 from .compressed import accuracy, codes_memory, compress, popcount
 from .faults import faults
 from .measure import Lab
+from .peaks import peaks
 from .plan import plan
 from .resources import many_rows, memory, startup
 from .results import FOLDER, keep, made, read, render
@@ -33,6 +34,7 @@ SUITES: dict[str, Suite] = {
     "nmi": nmi,
     "readings": readings,
     "bigfile": bigfile,
+    "peaks": peaks,
     "faults": faults,
     "signals": signals,
     "scaleout": scaleout,

@@ -1,12 +1,15 @@
 """Fits below a limit of memory, or none at all."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 import shoal
+from shoal.cli import output
 from shoal.core import memory, partition
-from shoal.core.memory import MemoryLimit, plan, planned, size_of
+from shoal.core.memory import MemoryLimit, Workload, in_words, plan, planned, size_of
 from shoal.core.rows import Rows
 from shoal.core.sources import ArraySource, find_source
 from shoal.io import streamed
@@ -56,16 +59,62 @@ def test_refused_at_once(cls):
     assert memory.LIMIT.get() is None
 
 
-def test_what_it_says_would_fit_does():
-    model, rows = shoal.KMeans(3), Rows(Huge(10**8, 8), n_threads=1)
-    with MemoryLimit("600MB"), pytest.raises(MemoryError) as refused, planned(model, rows):
+def told_ways(model, rows, limit):
+    """What a refusal recommends: a limit and, if it names one, a number of rows."""
+    with MemoryLimit(limit), pytest.raises(MemoryError) as refused, planned(model, rows):
         pass
-    told = str(refused.value)
-    enough, few = told.split("allow ")[1].split(", or")[0], int(told.split("take ")[1].split(" of")[0].replace(",", ""))
-    with MemoryLimit(enough), planned(model, rows):
-        pass
-    with MemoryLimit("600MB"), planned(model, Rows(Huge(few, 8), n_threads=1)):
-        pass
+    found = re.search(r": allow ([0-9.]+ .?B)(?:, or take ([0-9,]+) of the rows)?\.$", str(refused.value))
+    return found[1], None if found[2] is None else int(found[2].replace(",", ""))
+
+
+@pytest.mark.parametrize("cls", PLANNED)
+@pytest.mark.parametrize(("n", "d"), [(10**7, 8), (5000, 30_000)], ids=["many", "wide"])
+def test_what_a_refusal_recommends_is_accepted(cls, n, d):
+    for threads in (1, 4):
+        model, rows = cls(3), Rows(Huge(n, d), n_threads=threads)
+        enough, few = told_ways(model, rows, "400MB")
+        with MemoryLimit(enough), planned(model, Rows(Huge(n, d), n_threads=threads)):
+            pass
+        if few is not None:
+            with MemoryLimit("400MB"), planned(model, Rows(Huge(few, d), n_threads=threads)):
+                pass
+
+
+def test_a_size_is_never_told_in_powers():
+    """Which no limit could be given in."""
+    assert [in_words(size) for size in (999.4e6, 999.6e6, 1e9, 999.6)] == ["999 MB", "1 GB", "1 GB", "1 kB"]
+    assert output.size(999.6e6) == "1 GB"
+
+
+def test_a_fit_within_a_fit_belongs_to_its_plan():
+    """Landmarks come from a k-means of many more clusters, which has to be planned for and must not be refused."""
+    wide = np.random.default_rng(0).random((520, 4000), np.float32)
+    model = shoal.LandmarkSpectral(3, random_state=0, n_threads=4)
+    enough, _ = told_ways(model, Rows(find_source(wide)), "300MB")
+    assert size_of(enough) > sum(plan(shoal.KMeans(500), find_source(wide), 1).values())
+    seen = []
+    keep, Rows.__enter__ = Rows.__enter__, lambda rows: seen.append(rows.n_threads) or keep(rows)
+    try:
+        with MemoryLimit(enough):
+            model.fit(wide)
+    finally:
+        Rows.__enter__ = keep
+    assert set(seen) == {1}  # the plan is for one thread
+
+
+def test_what_the_source_holds_is_planned(tmp_path):
+    X = sparse.random_array((5000, 40), density=0.1, rng=np.random.default_rng(0), format="csr", dtype=np.float32)
+    sparse.save_npz(tmp_path / "x.npz", X, compressed=False)
+    opened, model = shoal.open_rows(tmp_path / "x.npz"), shoal.KMeans(3)
+    assert plan(model, opened, 1)["rows in memory"] == 8 * 5001  # where rows begin
+    held = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
+    assert plan(model, find_source(X), 1)["rows in memory"] == held
+    assert plan(model, find_source(X.tocsc()), 1)["rows in memory"] > 1.5 * held  # the user's matrix, and a copy by rows
+    dense = X.toarray()
+    assert plan(model, find_source(dense), 1, has_weights=True)["rows in memory"] == dense.nbytes + 8 * 5000
+    np.save(tmp_path / "x.npy", dense)
+    assert "rows in memory" not in plan(model, shoal.open_rows(tmp_path / "x.npy"), 1)
+    assert "rows in memory" not in plan(model, find_source(np.load(tmp_path / "x.npy", mmap_mode="r")), 1)
 
 
 def test_fewer_threads_may_do():
@@ -127,10 +176,10 @@ def test_bounds_that_were_asked_for_are_planned(algorithm):
         assign = find(rows, 40, algorithm)[1]
         state, _ = partition.advance(rows, partition.begin(rows, X[:40].copy()), assign)
     held = sum(a.nbytes for a in state.bounds if isinstance(a, np.ndarray) and len(a) == len(X))
-    assert 0.8 * held <= model._memory(len(X), 20, 4)["bounds"] <= 1.5 * held + 64 * len(X)
+    assert 0.8 * held <= model._memory(Workload.of(rows.source))["bounds"] <= 1.5 * held + 64 * len(X)
     if algorithm == "elkan":
-        nested = shoal.NestedKMeans(40, bounds="all")._memory(len(X), 20, 4)
-        assert nested["bounds"] == model._memory(len(X), 20, 4)["bounds"]
+        nested = shoal.NestedKMeans(40, bounds="all")._memory(Workload.of(rows.source))
+        assert nested["bounds"] == model._memory(Workload.of(rows.source))["bounds"]
 
 
 def test_a_limit_within_itself():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from scipy import sparse
 
-from shoal.core import partition
+from shoal.core import empty_clusters, partition
 from shoal.core.rows import Rows
 from shoal.core.sources import find_source
 from shoal.kmeans import lloyd
@@ -34,6 +34,21 @@ def test_a_step(layout, problem):
     assert info.reassigned >= len(problem.X)
 
 
+class Counted:
+    """A source that records the bytes of the rows taken from it."""
+
+    def __init__(self, source, taken):
+        self.source, self.taken = source, taken
+
+    def __getattr__(self, name):
+        return getattr(self.source, name)
+
+    def take(self, ids):
+        rows = self.source.take(ids)
+        self.taken.append(rows.data.nbytes + rows.indices.nbytes if sparse.issparse(rows) else rows.nbytes)
+        return rows
+
+
 class TestEmptyClusters:
     def test_each_takes_the_row_that_is_served_worst_then(self):
         """Not the rows that were served worst at first: those may be neighbours."""
@@ -51,18 +66,28 @@ class TestEmptyClusters:
         assert info.reassigned == 400 + k - 1
         assert (state.counts > 0).all()
 
-    def test_of_many_blocks_few_rows_are_taken(self, monkeypatch):
-        """Where each block proposes its own: a pool for every block of ten million rows would take gigabytes."""
-        monkeypatch.setattr(partition, "MOST", 200)
-        taken, take = [], Rows.take
-        monkeypatch.setattr(Rows, "take", lambda rows, ids: taken.append(len(ids)) or take(rows, ids))
-        X = cloud(4000, 2)
-        start = np.concatenate([X[:1], 1e6 + np.arange(20)[:, None] * [1.0, 1.0]])
-        with Rows(find_source(X)) as rows:
-            rows.block_rows = 100
-            state, _ = partition.advance(rows, partition.begin(rows, start), lloyd.assign)
-        np.testing.assert_allclose(state.centers, naive.lloyd(X, start, 1)[0], atol=1e-9)
-        assert max(taken) <= 4 * 64
+    @pytest.mark.parametrize("layout", ["dense", "sparse", "ties"])
+    def test_any_number_of_candidates_gives_the_same_result(self, monkeypatch, layout):
+        """Few candidates are read at a time where blocks are many or rows are wide; the bits do not depend on it."""
+        X = cloud(4000, 6)
+        X = np.round(X) if layout == "ties" else X
+        X = sparse.csr_array(X * (X > 0.5)) if layout == "sparse" else X
+        start = np.concatenate([np.zeros((1, 6)), 1e6 + np.arange(20)[:, None] * np.ones(6)])
+        found = []
+        for m, size, block_rows in ((64, 1 << 25, 4000), (64, 2000, 100), (2, 1 << 25, 100), (64, 1, 4000), (1, 3000, 7)):
+            monkeypatch.setattr(empty_clusters, "PROPOSALS", m)
+            monkeypatch.setattr(empty_clusters, "CANDIDATE_BYTES", size)
+            taken: list[int] = []
+            with Rows(find_source(X)) as rows:
+                rows.block_rows, rows.partition_rows = block_rows, 4000
+                monkeypatch.setattr(rows, "source", Counted(rows.source, taken))
+                found.append(partition.advance(rows, partition.begin(rows, start), lloyd.assign)[0])
+            assert max(taken) <= max(size, 6 * 12)
+        for state in found[1:]:
+            np.testing.assert_array_equal(state.labels, found[0].labels)
+            np.testing.assert_allclose(state.centers, found[0].centers, atol=1e-9)
+        dense = X.toarray() if layout == "sparse" else X
+        np.testing.assert_allclose(found[0].centers, naive.lloyd(dense, start, 1)[0], atol=1e-9)
 
     def test_a_row_that_is_all_its_cluster_has_stays(self):
         X = np.array([[0.0], [1.0], [2.0], [1000.0]])

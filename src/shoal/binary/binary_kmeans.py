@@ -159,7 +159,9 @@ class BinaryKMeans(CenterMover):
         with Rows(source, n_threads=self.n_threads) as rows:
             for _ in rows.raw_shares(_pack_block, getattr(self, "threshold_", 0.5), per_row=(words,)):
                 pass
-        return Codes(words, source.shape[1])
+        codes = Codes(words, source.shape[1])
+        codes.held_bytes += getattr(source, "held_bytes", 0)
+        return codes
 
     def _given(self, rows: Rows, C: Array) -> Array:
         return np.greater(C, self.threshold_)

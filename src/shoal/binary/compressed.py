@@ -33,6 +33,7 @@ from ..core.driver import Journal, Limits, Outcome
 from ..core.estimator import tell_user
 from ..core.fitting import CenterMover, Method
 from ..core.kept import is_like, is_outcome
+from ..core.memory import Workload
 from ..core.moments import Moments, enter_frame
 from ..core.parameters import Count, keep
 from ..core.rows import Frame, Rows
@@ -239,9 +240,10 @@ class CompressedKMeans(CenterMover):
         spec = Parts(Learned, {"code": LINEAR_CODE, "centers": bools("k", "r")})
         return matches(spec, kept, sizes) and is_outcome(kept.outcome, None, 0, self.n_clusters, learning.Info)
 
-    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
-        learned = min(n, max(LEAST, PER_CENTER * self.n_clusters, self.beta * n)) * d * 2.0 * wide
-        return {**super()._memory(n, d, wide), "codes": n * self.n_bits / 8, "rows to learn from": learned}
+    def _memory(self, load: Workload) -> dict[str, float]:
+        count = min(load.n, max(LEAST, PER_CENTER * self.n_clusters, self.beta * load.n))
+        learned = {"codes": load.n * self.n_bits / 8, "rows to learn from": count * load.numbers * 2.0 * load.wide}
+        return {**super()._memory(load), **learned}
 
     def _given(self, rows: Rows, C: Array) -> Array:
         if not rows.frame.unit:

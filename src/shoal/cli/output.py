@@ -58,8 +58,9 @@ def show_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 def size(count: float) -> str:
     """Bytes, for people."""
-    power = min(int(math.log10(max(count, 1))) // 3, 4)
-    return f"{count / 1000**power:.{3 if power else 0}{'g' if power else 'f'}} {('bytes', 'KB', 'MB', 'GB', 'TB')[power]}"
+    power = min(int(math.log10(max(count / 0.9995, 1))) // 3, 6)  # 999.5 MB are rounded to 1 GB
+    unit = ("bytes", "KB", "MB", "GB", "TB", "PB", "EB")[power]
+    return f"{count / 1000**power:.{3 if power else 0}{'g' if power else 'f'}} {unit}"
 
 
 def refuse(path: Path, force: bool, *inputs: str) -> None:

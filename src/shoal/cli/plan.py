@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import click
 
 from .errors import NoRoom
-from .methods import METHODS, estimator
+from .methods import METHODS, SEEDINGS, estimator
 from .output import size
 
 TRIAL = 20_000  # rows
 MAX_TRIAL_BYTES = 1 << 27  # of the centres of a trial: sparse files can state any width
 PASSES = {"auto": 3, "minibatch": 3, "online": 10}  # over all rows, of which most methods need about 30
 USUAL = 30
+NOTHING_ELSE: Mapping[str, Any] = MappingProxyType({})
 
 
 def limited(settings: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
@@ -27,11 +29,16 @@ def limited(settings: Mapping[str, Any]) -> contextlib.AbstractContextManager[An
     return contextlib.nullcontext() if limit is None else MemoryLimit(limit)
 
 
-def parts(rows: Any, method: str, k: int, threads: int | None, extra: Mapping[str, Any] | None = None) -> dict[str, float]:
-    """Bytes, by what they are for."""
-    from ..core.memory import plan
+def parts(rows: Any, method: str, k: int, threads: int | None, settings: Mapping[str, Any] = NOTHING_ELSE) -> dict[str, float]:
+    """Bytes, by what they are for. Of the settings, those count that a plan depends on."""
+    from ..core.memory import Workload, parts_of
 
-    return plan(estimator(method, k, {"extra": dict(extra or {})}), rows, threads)
+    init = settings.get("init")
+    given = {"extra": settings.get("extra", {}), "init": init if init in SEEDINGS else None}
+    load = Workload.of(rows)
+    if settings.get("standardize"):  # rows are read as they are worked on
+        load = load._replace(itemsize=load.wide)
+    return parts_of(estimator(method, k, given), load, threads or _default())
 
 
 def check_memory(rows: Any, settings: dict[str, Any]) -> None:
@@ -40,34 +47,34 @@ def check_memory(rows: Any, settings: dict[str, Any]) -> None:
     if limit is None:
         return
     k, method = settings["clusters"], settings["method"]
-    threads, plan = threads_within(rows, method, k, settings["threads"], limit, settings["extra"])
+    threads, plan = threads_within(rows, method, k, settings["threads"], limit, settings)
     needed = sum(plan.values())
     if needed > limit:
         raise NoRoom(
             f"--memory {size(limit)} is too little: {method} with {k:,} clusters of {rows.shape[0]:,} rows takes about "
-            f"{size(needed)}: {_instead(rows, k, limit, needed)}."
+            f"{size(needed)}: {_instead(rows, settings, needed)}."
         )
     if settings["threads"] is not None or threads < _default():
         settings["threads"] = threads
 
 
 def threads_within(
-    rows: Any, method: str, k: int, threads: int | None, limit: float, extra: Mapping[str, Any] | None = None
+    rows: Any, method: str, k: int, threads: int | None, limit: float, settings: Mapping[str, Any] = NOTHING_ELSE
 ) -> tuple[int, dict[str, float]]:
     """As many threads as keep below the limit, or one; and what the fit takes by them."""
     count = threads or _default()
-    plan = parts(rows, method, k, count, extra)
+    plan = parts(rows, method, k, count, settings)
     while sum(plan.values()) > limit and count > 1:
         count -= 1
-        plan = parts(rows, method, k, count, extra)
+        plan = parts(rows, method, k, count, settings)
     return count, plan
 
 
-def _instead(rows: Any, k: int, limit: float, needed: float) -> str:
+def _instead(rows: Any, settings: Mapping[str, Any], needed: float) -> str:
     """What would fit."""
-    ways = [f"allow {size(1.01 * needed)}"]
+    ways, others = [f"allow {size(1.01 * needed)}"], {**settings, "extra": {}}
     for method in ("lloyd", "minibatch"):
-        if sum(parts(rows, method, k, 1).values()) <= limit:
+        if sum(parts(rows, method, settings["clusters"], 1, others).values()) <= settings["memory"]:
             ways.append(f"or choose --method {method}")
             break
     return " ".join(ways)

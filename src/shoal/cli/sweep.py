@@ -170,7 +170,7 @@ def _room(rows: Any, span: Span, settings: dict[str, Any]) -> int:
         some = rows.read(0, min(rows.shape[0], 1000))
     size = (some.data.nbytes + some.indices.nbytes if hasattr(some, "indices") else some.nbytes) / some.shape[0]
     size *= 4 * working_dtype(rows.dtype).itemsize / rows.dtype.itemsize  # as it is, and as a start is found in it
-    needed = parts(rows, settings["method"], k, settings["threads"])
+    needed = parts(rows, settings["method"], k, settings["threads"], settings)
     held = sum(span.counts) * rows.shape[1] * 8 if span.coarse else 0  # centres
     left = settings["memory"] - held - sum(needed.values()) + needed.get("start", 0)
     return max(k, min(wanted, int(left / size)))

@@ -18,7 +18,7 @@ SAMPLE = 4096  # rows that directions are found from
 
 def basis_of(X: Array, count: int, sweeps: int = 2) -> Array:
     """An orthonormal basis (d, count) of about the leading directions of the rows, by subspace iteration on a sample."""
-    X = X[np.linspace(0, len(X) - 1, min(len(X), SAMPLE)).astype(int)]
+    X = X if len(X) <= SAMPLE else X[np.linspace(0, len(X) - 1, SAMPLE).astype(int)]
     A = X.astype(np.float32, copy=False)
     rng = np.random.Generator(np.random.Philox(key=[A.shape[1], count]))
     Q = rng.standard_normal((A.shape[1], min(count + 8, A.shape[1]))).astype(np.float32)
@@ -27,6 +27,11 @@ def basis_of(X: Array, count: int, sweeps: int = 2) -> Array:
     inner = (A @ Q).astype(np.float64)
     V = np.linalg.eigh(inner.T @ inner)[1][:, ::-1][:, :count]
     return np.ascontiguousarray(np.linalg.qr(Q.astype(np.float64) @ V)[0], X.dtype)
+
+
+def memory(n: int, d: int, count: int, itemsize: int) -> float:
+    """Bytes that `basis_of` takes, beside n rows: those of its own sample, and matrices of as many rows as X has columns."""
+    return (float(SAMPLE) * d * itemsize if n > SAMPLE else 0.0) + 40.0 * d * min(count + 8, d)
 
 
 def head_of(X: Array, basis: Array, coarse: int = 0) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -19,7 +19,7 @@ from .engine import using
 from .estimate import labelling_seconds
 from .estimator import NEAR, CentersEstimator, Hooks, all_or_nothing, seed_of, tell_user, warn, with_callbacks
 from .kept import is_like, is_outcome
-from .memory import planned
+from .memory import Workload, plan_wider, planned
 from .moments import Moments, enter_frame
 from .parameters import ATTRIBUTES, MAX_THREADS, PARAMETERS, Count, share_docs
 from .partition import Assign, Partition
@@ -72,6 +72,8 @@ class CenterMover(CentersEstimator, ABC):
     }
 
     _seedings: ClassVar[Seedings] = SEEDINGS
+    _center_arrays: ClassVar[tuple[float, float]] = (3, 5)  # as large as the centres: of float64, and of the rows' dtype
+    _dense_shares: ClassVar[bool] = False  # whether what a block adds to the sums has all columns even if rows are sparse
 
     n_clusters: int
     init: Any
@@ -128,9 +130,15 @@ class CenterMover(CentersEstimator, ABC):
                     warn(self._why_few(found, rows), ConvergenceWarning)
         return self
 
-    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
-        """Bytes that a fit to n rows of d numbers, of so many bytes each, holds for all of them."""
-        return {"labels": 8.0 * n}
+    def _memory(self, load: Workload) -> dict[str, float]:
+        """Bytes that a fit holds for all rows, beside centres and blocks."""
+        random = callable(self.init) or (isinstance(self.init, str) and self.init == "random")
+        several = random or self.n_init not in ("auto", 1)  # starts, of which the best one is kept
+        return {"labels": (12.0 if several else 8.0) * load.n}
+
+    def _fits_before(self) -> Sequence[Any]:
+        """Estimators that are fitted to the same rows first, within the plan of this one."""
+        return ()
 
     def _first_look(self, X: Any, sample_weight: Any) -> tuple[Rows, Array | None]:
         """Checked rows, before their values are looked at, and the centres that `init` gives."""
@@ -148,6 +156,7 @@ class CenterMover(CentersEstimator, ABC):
         """The fit to opened rows, from where `init` says if it gives centres. Returns what the time was too short for."""
         begun = now()
         moments = enter_frame(rows)
+        plan_wider(self, rows)
         first_pass = now() - begun
         journal.agree("the variance of X", moments.variance)
         seed = journal.seed

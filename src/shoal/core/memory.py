@@ -1,8 +1,8 @@
 """How much memory a fit may take: the limit that a user sets, a plan of what it needs, and what that leaves.
 
 The plan adds up what was measured, of processes that had done nothing else: the program and its compiled kernels, the blocks
-that threads work on, and what each method holds for a row (its `_memory`). What a fit can do without (bounds, rows at hand)
-takes what is left.
+that threads work on, and what each method holds for all rows (its `_memory`) and for its centres (`_center_arrays`). What a fit
+can do without (bounds, rows at hand) takes what is left.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import math
 import re
 from collections.abc import Iterator
 from contextvars import ContextVar, Token
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from .rows import Rows, rows_in_a_block, working_dtype
-from .seeding import sample_size
+from . import directions
+from .rows import PARTITION, Rows, rows_in_a_block, working_dtype
+from .seeding import LEADING, SKETCH, sample_size
 from .sources import FileSource, Source
 from .threads import default_threads
 from .types import is_sparse
@@ -23,12 +24,15 @@ from .types import is_sparse
 LIMIT: ContextVar[float | None] = ContextVar("limit", default=None)  # bytes, of the fits that are about to begin
 SPARE: ContextVar[float | None] = ContextVar("spare", default=None)  # of these, what the fit under way can do without
 
+THREADS: ContextVar[int | None] = ContextVar("threads", default=None)  # that the plan of the fit under way is for
+
 PROGRAM = 3.0e8  # bytes of Python, its packages and the compiled kernels
 SCORES = 8e6  # of a thread, beside its block
 UNPACKING = 1.3e8  # packed files: two batches, and what their package holds on to
 PARALLEL = 44.0  # k-means||: of every row its number, its distance, whose it is, and while some are drawn three numbers more
-UNITS = {"": 1.0, "B": 1.0} | {f"{c}{end}": 1e3**i for i, c in enumerate("KMGT", 1) for end in ("", "B")}
-UNITS |= {f"{c}IB": 1024.0**i for i, c in enumerate("KMGT", 1)}
+PARALLEL_ROWS = 26.0  # k-means||: dense rows for each centre, all candidates twice and the last of them made ready
+UNITS = {"": 1.0, "B": 1.0} | {f"{c}{end}": 1e3**i for i, c in enumerate("KMGTPE", 1) for end in ("", "B")}
+UNITS |= {f"{c}IB": 1024.0**i for i, c in enumerate("KMGTPE", 1)}
 
 
 class MemoryLimit:
@@ -83,67 +87,155 @@ def size_of(limit: Any) -> float:
 
 def in_words(size: float) -> str:
     """A size for people."""
-    unit = max((i for i in range(5) if size >= 1e3**i), default=0)
-    return f"{size / 1e3**unit:.3g} {('B', 'kB', 'MB', 'GB', 'TB')[unit]}"
+    unit = max((i for i in range(7) if size >= 0.9995 * 1e3**i), default=0)  # 999.5 MB are rounded to 1 GB
+    return f"{size / 1e3**unit:.3g} {('B', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB')[unit]}"
 
 
-def plan(model: Any, source: Source, n_threads: int | None = None) -> dict[str, float]:
+class Workload(NamedTuple):
+    """What a plan needs to know of the rows."""
+
+    n: int
+    d: int
+    itemsize: int  # bytes of a number as it is read
+    wide: int  # and as it is worked on
+    row: float  # bytes of a sparse row; 0 where rows are dense
+    held: float  # bytes that the source keeps in memory
+    fixed: float  # bytes that reading takes, however many rows there are
+    has_weights: bool
+
+    @classmethod
+    def of(cls, source: Source, has_weights: bool = False) -> Workload:
+        row = max(float(getattr(source, "row_bytes", 0)), 8.0) if is_sparse(source.read(0, 0)) else 0.0
+        is_file = isinstance(source, FileSource)
+        packed = is_file and source.fingerprint() is not None  # type: ignore[attr-defined]
+        fixed = packed * UNPACKING + (source.unpacking if is_file else 0.0)  # type: ignore[attr-defined]
+        wide, held = working_dtype(source.dtype).itemsize, float(getattr(source, "held_bytes", 0))
+        return cls(*source.shape, source.dtype.itemsize, wide, row, held, fixed, has_weights)
+
+    def first(self, n: int) -> Workload:
+        """Of the first n rows alone."""
+        return self._replace(n=n, held=self.held * n / self.n)
+
+    @property
+    def numbers(self) -> int:
+        """In a row, or about as many as a sparse one takes the room of."""
+        return math.ceil(self.row / self.wide) if self.row else self.d
+
+    @property
+    def block(self) -> int:
+        return min(self.n, rows_in_a_block(self.d, self.row > 0))
+
+    @property
+    def block_bytes(self) -> float:
+        """Of a block as it is read, as it is worked on, and of what is computed for each of its rows."""
+        return self.block * (max(3.5 * self.row + 64, 512) if self.row else self.d * (self.itemsize + 2.0 * self.wide))
+
+    def share_bytes(self, k: int, dense: bool) -> float:
+        """Of what one block adds to the sums: a row may leave one cluster and join another."""
+        full = 8.0 * k * self.d
+        if self.row and not dense:
+            full = min(1.5 * full, 3 * self.row * self.block)
+        return max(full if dense or self.row else min(full, 16.0 * self.block * self.d), 24.0 * self.d)
+
+    def sample_bytes(self, k: int) -> float:
+        """Of the rows to seed from: as they are read and in order, with the coordinates that they are judged by."""
+        width = min(self.d, SKETCH) if self.row else self.d
+        numbers = width * max(self.wide if self.row else self.itemsize + self.wide, 2 * self.wide)
+        heads = self.wide * (2 * min(width, LEADING) + 2 + math.log(k))
+        dense_rows, count = self.row * (self.d <= SKETCH), min(self.n, sample_size(self.d, k))
+        found = directions.memory(count, width, LEADING - 1, self.wide) if width > LEADING else 0.0
+        return count * (numbers + heads + dense_rows + 128.0) + found
+
+
+def plan(model: Any, source: Source, n_threads: int | None = None, has_weights: bool = False) -> dict[str, float]:
     """Bytes that a fit of the model needs, by what they are for."""
-    n, d = source.shape
-    thin, wide = is_sparse(source.read(0, 0)), working_dtype(source.dtype).itemsize
-    row = (
-        2.0 * max(getattr(source, "row_bytes", 0), 256) if thin else d * (source.dtype.itemsize + 2.0 * wide)
-    )  # as read, and as worked on
-    block = min(n, rows_in_a_block(d, thin))
-    k, threads = model.n_clusters, (n_threads or default_threads()) + 2
-    packed = isinstance(source, FileSource) and source.fingerprint() is not None
-    large = source.unpacking if isinstance(source, FileSource) else 0.0
-    own = model._memory(n, d, wide)
+    return parts_of(model, Workload.of(source, has_weights), n_threads or default_threads())
+
+
+def parts_of(model: Any, load: Workload, n_threads: int) -> dict[str, float]:
+    """The plan for rows that are described by a workload."""
+    n, d, k, in_flight = load.n, load.d, model.n_clusters, n_threads + 2
+    blocks = min(PARTITION, -(-n // load.block))  # whose sums are added up before they go to those of all rows
+    double, single = model._center_arrays
     init = getattr(model, "init", None)
-    drawn = PARALLEL * n if isinstance(init, str) and init == "k-means||" else 0.0
-    start = min(n, sample_size(d, k)) * (row + 128.0) + drawn  # which is gone when the others come
-    return {
-        "program": PROGRAM + packed * UNPACKING + large,
-        "blocks": threads * (block * row + SCORES),
-        "centres": 6.0 * k * d * 8,
-        **own,
-        **({"start": start - sum(own.values())} if start > sum(own.values()) else {}),
+    share = load.share_bytes(0 if init is None else k, model._dense_shares)
+    own = {
+        "centres": k * d * (8.0 * double + load.wide * single),
+        "sums of blocks": share * (in_flight + model._dense_shares * n_threads) + 2 * min(12.0 * k * d, blocks * share),
+        **model._memory(load),
     }
+    start = 0.0 if init is None else load.sample_bytes(k)
+    if isinstance(init, str) and init == "k-means||":
+        start += PARALLEL * n + PARALLEL_ROWS * k * d * load.wide
+    parts = {
+        "program": PROGRAM + load.fixed,
+        "rows in memory": load.held + 8.0 * n * load.has_weights,
+        "blocks": in_flight * (load.block_bytes + SCORES),
+        **own,
+        "start": max(start - sum(own.values()), 0.0),  # what it takes is gone when the others come
+    }
+    plans = [parts, *(parts_of(inner, load, n_threads) for inner in model._fits_before())]
+    return {name: size for name, size in max(plans, key=lambda plan: sum(plan.values())).items() if size}
 
 
 @contextlib.contextmanager
 def planned(model: Any, rows: Rows) -> Iterator[None]:
-    """A fit below the limit, if there is one: by fewer threads if need be, or not at all."""
-    limit = LIMIT.get()
+    """A fit below the limit, if there is one: by fewer threads if need be, or not at all.
+
+    A fit within another one belongs to the plan of that one.
+    """
+    limit, threads = LIMIT.get(), THREADS.get()
     if isinstance(rows.source, FileSource):
         rows.source.read_often()
-    if limit is None:
+    if limit is None or threads is not None:
+        rows.n_threads = min(rows.n_threads, threads or rows.n_threads)
         yield
         return
-    while (needed := sum(plan(model, rows.source, rows.n_threads).values())) > limit and rows.n_threads > 1:
+    load = Workload.of(rows.source, rows.has_weights)
+    while (needed := sum(parts_of(model, load, rows.n_threads).values())) > limit and rows.n_threads > 1:
         rows.n_threads -= 1
     if needed > limit:
-        raise MemoryError(_refusal(model, rows, limit, needed))
-    token = SPARE.set(limit - needed)
+        raise MemoryError(_refusal(model, load, limit, needed))
+    tokens = SPARE.set(limit - needed), THREADS.set(rows.n_threads)
     try:
         yield
     finally:
-        SPARE.reset(token)
+        SPARE.reset(tokens[0])
+        THREADS.reset(tokens[1])
 
 
-def _refusal(model: Any, rows: Rows, limit: float, needed: float) -> str:
-    few, many = 0, len(rows)  # how many rows would fit: by halves, since some methods need more than so many bytes each
-    others = needed - _own(model, rows, many)
+def plan_wider(model: Any, rows: Rows) -> None:
+    """Plan once more for rows that turn out to need float64 where float32 was planned for; refuse what is too much then."""
+    limit, threads = LIMIT.get(), THREADS.get()
+    load = Workload.of(rows.source, rows.has_weights)
+    if limit is None or threads is None or load.wide == rows.dtype.itemsize:
+        return
+    load = load._replace(wide=rows.dtype.itemsize)
+    needed = sum(parts_of(model, load, threads).values())
+    if needed > limit:
+        raise MemoryError(_refusal(model, load, limit, needed))
+    SPARE.set(limit - needed)  # until the plan of the fit ends
+
+
+def rows_that_fit(model: Any, load: Workload, limit: float) -> int:
+    """How many of the rows one thread can take: by halves, since some methods need more than so many bytes each."""
+    few, many = 0, load.n
     while many - few > 1:
         half = (few + many) // 2
-        few, many = (half, many) if others + _own(model, rows, half) <= limit else (few, half)
+        few, many = (half, many) if sum(parts_of(model, load.first(half), 1).values()) <= limit else (few, half)
+    return few
+
+
+def _refusal(model: Any, load: Workload, limit: float, needed: float) -> str:
+    few = rows_that_fit(model, load, limit)
     ways = f"allow {in_words(1.01 * needed)}" + (f", or take {few:,} of the rows" if few >= model.n_clusters else "")
-    what = f"{type(model).__name__} on {len(rows):,} rows takes about {in_words(needed)}"
+    what = f"{type(model).__name__} on {load.n:,} rows takes about {in_words(needed)}"
     return f"A limit of {in_words(limit)} is too little: {what}: {ways}."
 
 
-def _own(model: Any, rows: Rows, n: int) -> float:
-    return float(sum(model._memory(n, rows.d, rows.dtype.itemsize).values()))
+def is_limited() -> bool:
+    """Whether the fit under way has a limit."""
+    return SPARE.get() is not None
 
 
 def spare(otherwise: float) -> float:

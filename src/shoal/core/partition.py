@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..kernels.means import move_to_means
+from . import empty_clusters
 from .blocks import Block, Centers, Moves
-from .deadline import check_cancelled
+from .empty_clusters import SAME
 from .rows import Frame, Rows
 from .sources import FileSource
 from .types import Array
@@ -172,7 +173,7 @@ def advance(rows: Rows, state: Partition, assign: Assign, fill: bool = True) -> 
     sums_changed = False
     if fill and (counts == 0).any():
         sums_changed = True
-        moved += _fill_empty(rows, state._replace(bounds=bounds), *totals)
+        moved += empty_clusters.fill(rows, state._replace(bounds=bounds), *totals)
     if (masses < LOST * before)[counts > 0].any():  # heavy rows have left: what they were added to has lost its digits
         anew = sums_changed = True
         for a in totals:
@@ -211,72 +212,3 @@ def majority(more: Array, masses: Array, C: Array) -> Array:
     """Bits that most have, from how much more those weigh that have one; where as many have it as have not, C's."""
     bits: Array = np.where(np.abs(more) > SAME * masses[:, None], more > 0, C).astype(C.dtype)
     return bits
-
-
-POOL = 64  # rows that a block proposes for empty clusters, or twice as many as there are of them
-MOST = 4096  # proposals to look at, of all blocks together, or four times as many as one may make
-SAME = 1e-12  # of a row's norm: how far from equal rows the float64 sum of them may put their mean
-
-
-def _worst_served(
-    block: Block, labels: Array, weights: Array, centers: Centers, extra: Centers | None, m: int, same: float
-) -> tuple[Array, Array]:
-    """The block's m rows farthest from their centre, or from any of `extra` if that is nearer.
-
-    Rows nearer to a centre than `same`, in units of their norm, are at it.
-    """
-    every = np.arange(len(block))
-    far = block.pair_distances(every, labels, centers)
-    if extra is not None:
-        far = np.minimum(far, block.pair_distances(every, block.nearest(extra), extra))
-    far[(weights <= 0) | (far <= same**2 * block.squared_norms())] = 0
-    top = np.argsort(-far, kind="stable")[:m]
-    return top, far[top]
-
-
-def _fill_empty(rows: Rows, state: Partition, sums: Array, masses: Array, squares: Array, counts: Array) -> int:
-    """Give each empty cluster the row that is served worst, one after the other, while there is one."""
-    empty = list(np.flatnonzero(counts == 0))
-    sums[empty], masses[empty], squares[empty] = 0, 0, 0
-    centers = rows.prepare(state.centers)
-    placed: list[Array] = []
-    settled: set[int] = set()  # rows that are all their cluster has
-    eps = float(np.finfo(rows.dtype).eps)
-    same = max(SAME, 4 * eps) if rows.frame.unit else SAME  # a mean of equal float32 rows rounds to them; a direction may not
-    while empty:
-        extra = rows.prepare(np.stack(placed)) if placed else None
-        size = max(POOL, 2 * len(empty)) + len(settled)
-        found = list(rows.shares(_worst_served, centers, extra, size, same, per_row=(state.labels, rows.weights)))
-        ids = np.concatenate([start + top for start, (top, _) in zip(rows.starts, found, strict=True)])
-        far = np.concatenate([far for _, far in found])
-        unseen = max(far[-1] if len(far) == size else 0.0 for _, far in found)  # no row outside the pools is farther
-        most = max(MOST, 4 * size)
-        if len(ids) > most:  # of many blocks' proposals, the farthest will do
-            order = np.argsort(-far, kind="stable")
-            unseen, order = max(unseen, far[order[most]]), np.sort(order[:most])
-            ids, far = ids[order], far[order]
-        X = rows.take(ids).astype(np.float64)
-        before = len(placed) + len(settled)
-        while empty and far.max() > 0 and far.max() >= unseen:
-            check_cancelled()
-            at = int(far.argmax())
-            row, w = int(ids[at]), rows.weights[ids[at]]
-            old, new = int(state.labels[row]), int(empty[0])
-            far[at] = 0
-            if counts[old] == 1:
-                settled.add(row)
-                continue
-            for j, sign in ((old, -1), (new, 1)):
-                sums[j] += sign * w * X[at]
-                masses[j] += sign * w
-                squares[j] += sign * w * (X[at] @ X[at])
-                counts[j] += sign
-            state.labels[row] = new
-            if state.bounds is not None:
-                state.bounds.forget(row)
-            far = np.minimum(far, ((X - X[at]) ** 2).sum(axis=1))
-            placed.append(X[at].astype(state.centers.dtype))
-            empty.pop(0)
-        if len(placed) + len(settled) == before:
-            break
-    return len(placed)

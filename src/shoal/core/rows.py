@@ -22,7 +22,7 @@ from .blocks import Block, Centers, DenseBlock, SparseBlock
 from .deadline import check_cancelled
 from .sources import FarSource, FileSource, PickedSource, Source, find_source
 from .threads import Job, Span, Threads, default_threads
-from .types import Array, warn
+from .types import Array, is_sparse, warn
 
 Share = TypeVar("Share")
 
@@ -30,6 +30,7 @@ BLOCK_NUMBERS = 1 << 19  # numbers in a block: a few MB, so that a worker's bloc
 BLOCK_ROWS = (4096, 1 << 16)
 BLOCK_MOST = 1 << 22  # numbers in a block of dense rows, however wide they are (but see `FEWEST`): 16 MB of float32
 FEWEST = 64
+PART_NUMBERS = 1 << 16  # numbers that are converted at a time where they pass through float64
 BLOCK_ROWS_OF_BITS = 8192
 PARTITION = 16  # blocks
 WORK, PIECES = 1 << 24, 16  # of picked rows: multiplications that a block must be worth if it is still to be read, most blocks
@@ -69,8 +70,8 @@ class Frame(NamedTuple):
             return C > 0.5
         X = C.astype(np.float64)
         if self.shift is not None:
-            X = X + self.shift
-        return np.ascontiguousarray(times_power(X, -self.exponent), dtype)
+            X += self.shift
+        return np.ascontiguousarray(times_power(X, -self.exponent) if self.exponent else X, dtype)
 
     def distances_out_of(self, squares: Array) -> Array:
         """Distances as the user knows them: 1 - cosine in a frame of unit vectors, bits in one of bits."""
@@ -182,7 +183,17 @@ class Rows:
         dtype = dtype or self.dtype
         if sparse.issparse(raw):
             return SparseBlock(self._convert_sparse(raw, dtype))
-        return DenseBlock(_unit(np.asarray(raw, np.float64), dtype) if self.frame.unit else self.frame.into(raw, dtype))
+        if self.frame.unit or self.frame.exponent:
+            return DenseBlock(self._convert_by_parts(raw, dtype))
+        return DenseBlock(self.frame.into(raw, dtype))
+
+    def _convert_by_parts(self, raw: Array, dtype: np.dtype) -> Array:
+        """Some rows at a time, since they pass through several arrays of float64."""
+        out, step = np.empty(raw.shape, dtype), max(1, PART_NUMBERS // max(self.d, 1))
+        for a in range(0, len(raw), step):
+            part = raw[a : a + step]
+            out[a : a + step] = _unit(np.asarray(part, np.float64), dtype) if self.frame.unit else self.frame.into(part, dtype)
+        return out
 
     def _convert_sparse(self, raw: Any, dtype: np.dtype) -> Any:
         data = raw.data
@@ -200,11 +211,14 @@ class Rows:
 
     def take(self, rows: Array) -> Array:
         """A few rows in this frame, dense."""
-        raw = self.source.take(np.asarray(rows))
+        return self.dense(self.convert(self.source.take(np.asarray(rows))))
+
+    def dense(self, block: Block) -> Array:
+        """The rows of a block in memory order, one number a column."""
+        X: Any = block.X
         if self.frame.bits:
-            return unpacked(raw, self.d).astype(self.dtype)
-        X = self.convert(raw).X
-        return np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
+            return unpacked(X, self.d).astype(self.dtype)
+        return np.ascontiguousarray(X.toarray() if is_sparse(X) else X)
 
     def part(self, ids: Array, k: int) -> Rows:
         """Some of the rows as rows of their own, in fewer blocks, as these have been read. In a memory map they stay there."""

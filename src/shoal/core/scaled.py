@@ -29,6 +29,7 @@ class Scaled(FileSource):
         self.is_map, self.reads_ahead = source.is_map, source.reads_ahead
         self.unpacking = source.unpacking if isinstance(source, FileSource) else 0.0
         self.row_bytes = 0.0 if scales[0].any() else getattr(source, "row_bytes", 0.0)  # else sparse rows stay so
+        self.held_bytes = getattr(source, "held_bytes", 0.0)
 
     def read(self, start: int, stop: int) -> Any:
         return self._of(start, self.source.read(start, stop))

@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from scipy import sparse
 from sklearn.random_projection import SparseRandomProjection
 
 from ..kernels import dense
@@ -38,6 +39,7 @@ SAMPLE_PER_CENTER = 50
 LEADING = 64
 SWAPS, MANY = 200, 256  # swaps to try at most, or two a centre; of more centres than this, so few are not worth their cost
 SKETCH = 256  # columns of a sketch
+SKETCHED_AT_ONCE = 1024  # rows: the product of sparse matrices takes more than the rows and the sketches
 KEYS = 1 << 32  # the stream that rows are sorted by: the start of no seed
 SAMPLE_LEAST = 20_000
 TOGETHER = 1 << 20  # rows that are drawn from at a time
@@ -78,9 +80,13 @@ def _sketch(rows: Rows, ids: Array) -> Array:
     """The rows; sparse ones as short dense vectors at about the same distances (Li et al. 2006, KDD)."""
     if not rows.is_sparse or rows.d <= SKETCH:
         return rows.take(ids)
-    X: Any = rows.convert(rows.source.take(ids)).X
-    shape = SparseRandomProjection(SKETCH, random_state=0).fit(X[:1])
-    return np.ascontiguousarray((X @ shape.components_.T.astype(X.dtype)).toarray())
+    onto = SparseRandomProjection(SKETCH, random_state=0).fit(sparse.csr_array((1, rows.d))).components_.T.astype(rows.dtype)
+    out = np.empty((len(ids), SKETCH), rows.dtype)
+    step = len(ids) if rows.is_far else SKETCHED_AT_ONCE  # each call for rows that are elsewhere takes a while
+    for a in range(0, len(ids), step):
+        X: Any = rows.convert(rows.source.take(ids[a : a + step])).X
+        out[a : a + step] = (X @ onto).toarray()
+    return out
 
 
 def sample_size(d: int, k: int) -> int:

@@ -78,5 +78,8 @@ def _keys_block(start: int, raw: Any, keys: Array, salts: Array) -> None:
 
 def shuffled(rows: Rows, keys: Array, rng: np.random.Generator) -> Array:
     """The rows that have a weight, sorted by their keys, scrambled."""
-    ids = np.argsort(scramble(keys ^ rng.integers(1 << 64, dtype=np.uint64)))
+    salt, mixed = rng.integers(1 << 64, dtype=np.uint64), np.empty_like(keys)
+    for a in range(0, len(keys), TOGETHER):
+        mixed[a : a + TOGETHER] = scramble(keys[a : a + TOGETHER] ^ salt)
+    ids = np.argsort(mixed)
     return ids[rows.weights[ids] > 0] if rows.has_weights else ids

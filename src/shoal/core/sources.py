@@ -41,6 +41,7 @@ class FileSource(ABC):
     dtype: np.dtype
     row_bytes: float = 0.0  # that a row takes, where rows are sparse
     unpacking: float = 0.0  # bytes, where a file has parts that are larger than usual and come whole
+    held_bytes: float = 0.0  # that the source itself keeps in memory, such as where sparse rows begin
     feature_names: list[str] | None = None  # of the columns, where the file has names for them
 
     @abstractmethod
@@ -135,6 +136,7 @@ class ArraySource:
         while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
             owner = owner.base
         self.is_map = isinstance(owner, mmap.mmap) or getattr(owner, "_mmap", None) is not None  # the copy of a map has none
+        self.held_bytes = 0 if self.is_map else X.nbytes
         self.is_plain = X.flags.c_contiguous
         self.pages = Pages.of(X, owner) if self.is_plain and X.nbytes >= LARGE else None
 
@@ -172,6 +174,7 @@ class PickedSource:
         self.source, self.ids = source, ids
         self.shape, self.dtype, self.is_map = (len(ids), source.shape[1]), source.dtype, source.is_map
         self.reads_ahead = source.reads_ahead
+        self.held_bytes = getattr(source, "held_bytes", 0) + ids.nbytes
 
     def read(self, start: int, stop: int) -> Any:
         return self.source.take(self.ids[start:stop])
@@ -196,6 +199,7 @@ class SparseSource:
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.dtype = self.X.dtype
         self.row_bytes = self.X.nnz * (data.itemsize + csr.indices.itemsize) / max(self.shape[0], 1)
+        self.held_bytes = _bytes_of_all([X, self.X])
 
     def read(self, start: int, stop: int) -> Any:
         a, b = self.X.indptr[start], self.X.indptr[stop]
@@ -212,12 +216,19 @@ class DenseSource:
     def __init__(self, source: Source) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
         self.is_map, self.reads_ahead = source.is_map, source.reads_ahead
+        self.held_bytes = getattr(source, "held_bytes", 0)
 
     def read(self, start: int, stop: int) -> Array:
         return np.asarray(self.source.read(start, stop).toarray())
 
     def take(self, rows: Array) -> Array:
         return np.asarray(self.source.take(rows).toarray())
+
+
+def _bytes_of_all(matrices: list[Any]) -> int:
+    """Bytes of the arrays of sparse matrices; memory that they share counts once."""
+    arrays = [a for X in matrices for a in vars(X).values() if isinstance(a, np.ndarray)]
+    return sum({a.ctypes.data: a.nbytes for a in arrays}.values())
 
 
 def _trusted(X: Any) -> Any:

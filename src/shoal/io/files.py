@@ -64,7 +64,7 @@ class FileRows(FileSource):
         self.shape, self.dtype = (options.limited(opened.rows.shape[0]), opened.rows.shape[1]), opened.rows.dtype
         self.seen = Seen.of(path)
         self.feature_names, self.unpacking = opened.names, opened.rows.unpacking
-        self.row_bytes = opened.rows.row_bytes
+        self.row_bytes, self.held_bytes = opened.rows.row_bytes, opened.rows.held_bytes
         self.id_column, self.text_column = (
             None if name is None or opened.column is None else Column(partial(opened.column, name), len(self))
             for name in (options.id_column, options.text_column)

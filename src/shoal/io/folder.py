@@ -36,7 +36,7 @@ class Folder:
         self.ends = np.cumsum([part.shape[0] for part in parts])
         self.shape, self.dtype = (int(self.ends[-1]), parts[0].shape[1]), parts[0].dtype
         self.is_packed, self.unpacking = any(part.is_packed for part in parts), max(part.unpacking for part in parts)
-        self.row_bytes = max(part.row_bytes for part in parts)
+        self.row_bytes, self.held_bytes = max(part.row_bytes for part in parts), sum(part.held_bytes for part in parts)
 
     def read_often(self) -> None:
         for part in self.parts:

@@ -206,12 +206,24 @@ def _sparse(path: Path, archive: zipfile.ZipFile) -> tuple[list[Member], Array, 
         raise FileError(f"{path}: the arrays of its sparse matrix do not fit together: write it anew.")
     if members[2].header.shape != (n + 1,):
         raise FileError(f"{path}: is a matrix of {n} rows, but indptr has shape {members[2].header.shape}: write it anew.")
-    indptr = _all(members[2]).astype(np.int64)
-    bad = np.flatnonzero(indptr[1:] < indptr[:-1])  # their difference could be too large for its type
-    if len(bad) or indptr[0] != 0 or indptr[-1] > stored:
-        row = int(bad[0]) if len(bad) else n
+    return members[:2], _row_starts(path, members[2], n, stored), d
+
+
+def _row_starts(path: Path, member: Member, n: int, stored: int) -> Array:
+    """Where rows begin among so many values. It is held in memory, so it is read in batches and not copied whole."""
+    indptr, done, row = np.empty(n + 1, np.int64), 0, n
+    for batch in _batches(member, 1):
+        end = done + len(batch)
+        indptr[done:end] = batch[:, 0]
+        first = max(done - 1, 0)
+        bad = np.flatnonzero(indptr[first + 1 : end] < indptr[first : end - 1])  # a difference could overflow
+        if len(bad):
+            row = first + int(bad[0])
+            break
+        done = end
+    if done != n + 1 or indptr[0] != 0 or indptr[-1] > stored:
         raise FileError(f"{path}: indptr leads out of the {stored} values at row {row}: write the matrix anew.")
-    return members[:2], indptr, d
+    return indptr
 
 
 def _unpacked(member: Member, options: Options) -> RawRows:

@@ -77,7 +77,7 @@ class Opened(NamedTuple):
     """A file's rows, the names of its columns, and one of these by its name or number, in parts."""
 
     rows: Any  # a source with `row_bytes` and `is_packed`: must it be unpacked before rows here and there can be had?
-    # And with `unpacking`: the bytes that this takes more than with parts of the usual size.
+    # And with `unpacking`: the bytes that this takes more than with parts of the usual size; and `held_bytes`, in memory.
     names: list[str] | None = None
     column: Callable[[Any], Iterator[Any]] | None = None
 
@@ -121,7 +121,7 @@ class SomeColumns:
     def __init__(self, rows: Any, selection: Selection) -> None:
         self.rows, self.selection = rows, selection
         self.shape, self.dtype = (rows.shape[0], selection.width(rows.shape[1])), rows.dtype
-        self.is_packed, self.unpacking = rows.is_packed, rows.unpacking
+        self.is_packed, self.unpacking, self.held_bytes = rows.is_packed, rows.unpacking, rows.held_bytes
         self.row_bytes = max(1, rows.row_bytes * self.shape[1] // max(rows.shape[1], 1))
 
     def read_often(self) -> None:

@@ -28,7 +28,7 @@ class RawRows:
 
     is_map = reads_ahead = True
     is_packed = False
-    unpacking = 0
+    unpacking = held_bytes = 0
 
     def read_often(self) -> None:
         """Which takes no preparation."""
@@ -92,7 +92,7 @@ class CSRRows:
     def __init__(self, data: RawRows, indices: RawRows, indptr: Array, d: int, base: int = 0) -> None:
         """`base`: the number of the first column."""
         self.data, self.indices, self.indptr, self.base = data, indices, indptr, base
-        self.shape, self.dtype = (len(indptr) - 1, d), data.dtype
+        self.shape, self.dtype, self.held_bytes = (len(indptr) - 1, d), data.dtype, indptr.nbytes
         self.row_bytes = int(indptr[-1]) * (data.row_bytes + indices.row_bytes) // max(len(indptr) - 1, 1)
 
     def read(self, start: int, stop: int) -> Any:
@@ -170,5 +170,9 @@ class SparseScratch:
         self.lengths.append(np.diff(block.indptr).astype(np.int64))
 
     def rows(self, d: int, base: int = 0) -> CSRRows:
-        indptr = np.concatenate([[0], *self.lengths]).cumsum()
+        indptr = np.zeros(1 + sum(map(len, self.lengths)), np.int64)
+        if self.lengths:
+            np.concatenate(self.lengths, out=indptr[1:])
+        self.lengths.clear()
+        np.cumsum(indptr, out=indptr)
         return CSRRows(self.data.rows(), self.indices.rows(), indptr, d, base)

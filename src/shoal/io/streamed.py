@@ -34,6 +34,7 @@ class Streamed:
 
     is_map = reads_ahead = is_packed = True
     unpacking = 0  # bytes that it takes more than others do
+    held_bytes = 0
 
     def __init__(
         self, name: str, shape: tuple[int, int], dtype: Any, batches: Callable[[], Iterator[Array]], folder: str | None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core import partition
-from ..core.memory import spare
+from ..core.memory import is_limited, spare
 from ..core.partition import Assign, Found, Partition
 from ..core.rows import Rows
 from . import bounded, lloyd, projected
@@ -31,7 +31,8 @@ MEMORY = {True: 1 / 16, False: 3 / 4}  # what bounds may take, as a share of X: 
 def memory(algorithm: str, n: int, d: int, k: int, wide: int) -> dict[str, float]:
     """Bytes that the bounds of an algorithm take, whether there is room for them or not; "auto" asks first."""
     if algorithm == "projected":
-        return {"bounds": projected.memory(n, d, k, np.dtype(f"f{wide}"))}
+        dtype = np.dtype(f"f{wide}")
+        return {"bounds": projected.memory(n, d, k, dtype), "directions": projected.directions_memory(n, d, dtype)}
     bounds = {"elkan": k, "yinyang": -(-k // bounded.GROUP), "hamerly": 1, "exponion": 1}.get(algorithm)
     return {} if bounds is None else {"bounds": 4.0 * n * (1 + bounds)}
 
@@ -42,7 +43,10 @@ def choose_algorithm(rows: Rows, k: int) -> str:
         return "lloyd"
     size = len(rows) * rows.d * rows.dtype.itemsize
     room = spare(max(size * MEMORY[rows.source.is_map], 1 << 25))
-    return "projected" if projected.memory(len(rows), rows.d, k, rows.dtype) <= room else "lloyd"
+    needed: float = projected.memory(len(rows), rows.d, k, rows.dtype)
+    if is_limited():
+        needed += projected.directions_memory(len(rows), rows.d, rows.dtype)
+    return "projected" if needed <= room else "lloyd"
 
 
 def assign_auto(rows: Rows, state: Partition) -> tuple[Iterable[Found], Any]:

@@ -9,6 +9,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from ..core import partition
 from ..core.fitting import CenterMover, Method
+from ..core.memory import Workload
 from ..core.moments import Moments
 from ..core.parameters import keep
 from ..core.rows import Rows
@@ -79,8 +80,8 @@ class KMeans(CenterMover):
         tags.input_tags.sparse = self.algorithm != "projected"
         return tags
 
-    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
-        return {**super()._memory(n, d, wide), **memory(self.algorithm, n, d, self.n_clusters, wide)}
+    def _memory(self, load: Workload) -> dict[str, float]:
+        return {**super()._memory(load), **memory(self.algorithm, load.n, load.d, self.n_clusters, load.wide)}
 
     def _fitted_schema(self) -> dict[str, Spec]:
         return {**super()._fitted_schema(), "algorithm_": Choice(tuple(ALGORITHMS))}

@@ -96,6 +96,7 @@ class GradientKMeans(CenterMover):
     [1.0, 10.0]
     """
 
+    _center_arrays = (7, 3)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CenterMover._parameter_constraints,
         "mode": [StrOptions({"batch", "online"})],

@@ -154,6 +154,7 @@ class MiniBatchKMeans(StreamMover):
     [2.0, 11.0]
     """
 
+    _center_arrays = (7, 3)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CenterMover._parameter_constraints,
         "batch_size": [Count()],

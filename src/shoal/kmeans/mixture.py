@@ -100,9 +100,11 @@ class Share(NamedTuple):
     worst: tuple[float, int]  # the row that is served worst: its squared distance, its number
 
     def plus(self, other: Share) -> Share:
-        sums, masses = self.sums + other.sums, self.masses + other.masses
+        """Both. The arrays of this one are reused."""
+        np.add(self.sums, other.sums, out=self.sums)
+        np.add(self.masses, other.masses, out=self.masses)
         worst = max(self.worst, other.worst, key=lambda pair: pair[0])
-        return Share(sums, masses, self.energy + other.energy, self.others + other.others, worst)
+        return self._replace(energy=self.energy + other.energy, others=self.others + other.others, worst=worst)
 
 
 def soften(block: Block, centers: Centers, bell: Bell) -> Soft:
@@ -244,6 +246,8 @@ class SphericalMixture(CenterMover):
     [0.5, 1.0]
     """
 
+    _center_arrays = (6, 3)
+    _dense_shares = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{name: rule for name, rule in CenterMover._parameter_constraints.items() if name != "metric"},
         "variance": [Interval(Real, 0, None, closed="neither")],

@@ -26,6 +26,7 @@ from ..core import partition
 from ..core.blocks import Block, Centers
 from ..core.driver import Limits, Outcome
 from ..core.fitting import CenterMover, Method
+from ..core.memory import Workload
 from ..core.moments import Moments
 from ..core.parameters import Count, keep
 from ..core.partition import Assign, Partition
@@ -279,9 +280,9 @@ class NestedKMeans(CenterMover):
 
         return Method(begin, advance, done, ending(assign), Info)
 
-    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
-        bounds = memory(BOUNDS[self.bounds], n, d, self.n_clusters, wide)
-        return {**super()._memory(n, d, wide), "the batch's places": 2.0 * n, **bounds}
+    def _memory(self, load: Workload) -> dict[str, float]:
+        bounds = memory(BOUNDS[self.bounds], load.n, load.d, self.n_clusters, load.wide)
+        return {**super()._memory(load), "the batch's places": 2.0 * load.n, **bounds}
 
     def _settle(
         self, rows: Rows, outcome: Outcome, method: Method, limits: Limits, skipped: list[str]

@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from ..core import partition, running
 from ..core.fitting import CenterMover, Method
+from ..core.memory import Workload
 from ..core.moments import Moments
 from ..core.parameters import keep
 from ..core.partition import Info, Partition
@@ -88,6 +89,7 @@ class OnlineKMeans(StreamMover):
     """
 
     _not_far = "each row moves a centre before the next one looks: take MiniBatchKMeans"
+    _center_arrays = (6, 5)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CenterMover._parameter_constraints,
         "then": [StrOptions({"batch"}), None],
@@ -111,8 +113,8 @@ class OnlineKMeans(StreamMover):
     ) -> None:
         keep(self, locals())
 
-    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
-        return {**super()._memory(n, d, wide), "order of the rows": 20.0 * n}
+    def _memory(self, load: Workload) -> dict[str, float]:
+        return {**super()._memory(load), "order of the rows": 24.0 * load.n}
 
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         keys, tol = keys_of(rows), self.tol * moments.variance

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances
 
+from ..core import directions
 from ..core.blocks import DenseBlock, rounding
 from ..core.deadline import pieces
 from ..core.directions import SAMPLE, basis_of, head_of
@@ -127,6 +128,11 @@ def memory(n: int, d: int, k: int, dtype: np.dtype) -> int:
     return n * (heads + 2 * -(-k // size_of_groups(k)) + 4)
 
 
+def directions_memory(n: int, d: int, dtype: np.dtype) -> float:
+    """Bytes that it takes to find the directions: the sample as it is read and as it is worked on."""
+    return min(n, SAMPLE) * d * 2.0 * dtype.itemsize + (directions.memory(0, d, FINE[1], dtype.itemsize) if d > IDENTITY else 0)
+
+
 def begin(rows: Rows, state: Partition) -> Bounds:
     """Find the directions and arrange the centres."""
     n, C = len(rows), state.centers
@@ -139,7 +145,8 @@ def begin(rows: Rows, state: Partition) -> Bounds:
         if left_open(sample[:: len(sample) // TRIED + 1], C, basis) > WORTHLESS:
             basis = basis[:, :0]
     heads = np.empty((n, fine if basis.shape[1] else 0), rows.dtype)
-    norms = np.linalg.norm(sample.astype(np.float64), axis=1)
+    parts = np.array_split(sample, -(-len(sample) // TRIED))
+    norms = np.concatenate([np.linalg.norm(part.astype(np.float64), axis=1) for part in parts])
     unit = max(RANGE * float(np.median(norms)) / dense.MOST, 2.0**-100)  # whose inverse is a float32
     upper, lower = np.full(n, np.inf, np.float32), np.zeros((n, len(groups) - 1), np.uint16)
     return Bounds(C, upper, lower, unit, heads, basis, order, groups)

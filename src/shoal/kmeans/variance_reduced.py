@@ -24,6 +24,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..core import partition
 from ..core.fitting import CenterMover, Method
+from ..core.memory import Workload
 from ..core.moments import Moments
 from ..core.parameters import Count, keep
 from ..core.partition import Assign, Partition
@@ -122,8 +123,12 @@ def follow(rows: Rows, part: Partition, plan: Plan, blocks: Iterator[Array]) -> 
         before = np.bincount(old, minlength=k)
         pull = np.maximum(before + joined, 1)  # rows that draw a centre nearer, and do so less and less
         rate = (1 - (1 - plan.eta) ** pull) / pull
-        gamma = (before + joined)[:, None] * means - before[:, None] * still - moved + len(ids) * gradient
-        means = means - rate[:, None] * gamma
+        gamma = (before + joined)[:, None] * means  # in place from here on: these arrays are as large as the centres
+        gamma -= before[:, None] * still
+        gamma -= moved
+        gamma += len(ids) * gradient
+        gamma *= rate[:, None]
+        means = np.subtract(means, gamma, out=gamma)
         centers = partition.move(centers, means, ones, ones, every, rows.frame).centers
     return Walk(centers, looked, distances, changed)
 
@@ -147,7 +152,8 @@ def batch_gradient(rows: Rows, part: Partition, C: Array) -> Array:
     sums, masses, squares, counts = (np.zeros_like(a) for a in (part.sums, part.masses, part.squares, part.counts))
     for share in partition.keep_labels(rows, part)[0]:
         share.moves.add_to(sums, masses, squares, counts)
-    return C - np.divide(sums, masses[:, None], out=C.copy(), where=(counts > 0)[:, None])
+    means = np.divide(sums, masses[:, None], out=C.copy(), where=(counts > 0)[:, None])
+    return np.subtract(C, means, out=means)
 
 
 class VarianceReducedKMeans(CenterMover):
@@ -187,6 +193,7 @@ class VarianceReducedKMeans(CenterMover):
     6
     """
 
+    _center_arrays = (9, 5)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CenterMover._parameter_constraints,
         "variant": [StrOptions({"vrkm", "vrkm++"})],
@@ -238,8 +245,8 @@ class VarianceReducedKMeans(CenterMover):
             info=Info,
         )
 
-    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
-        return {**super()._memory(n, d, wide), "rows to pick": 8.0 * n}
+    def _memory(self, load: Workload) -> dict[str, float]:
+        return {**super()._memory(load), "rows to pick": 8.0 * load.n}
 
     def _plan(self, assign: Assign, n: int, seed: int) -> Plan:
         """For n rows that count."""

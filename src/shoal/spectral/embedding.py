@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -25,7 +25,7 @@ from ..core.driver import REASONS, Journal, Limits, Outcome, journal
 from ..core.engine import lazily, using
 from ..core.estimator import all_or_nothing, seed_of, tell_user, warn
 from ..core.kept import is_outcome
-from ..core.memory import planned
+from ..core.memory import Workload, planned
 from ..core.moments import check_values
 from ..core.parameters import MAX_THREADS, Count, share_docs
 from ..core.rows import Frame, Rows
@@ -56,9 +56,11 @@ from ..core.shuffle import keys_of
 from ..core.sources import DenseSource
 from ..core.types import Array
 from ..kmeans.exact import KMeans
+from .affinity import SAMPLE
 from .kinds import GIVEN, KERNEL, NEIGHBOR_ROWS, Reach
 from .laplacian import inverse_root
 from .parameters import ATTRIBUTES, PARAMETERS
+from .tiles import COLUMN_NUMBERS, FEW, SIDE
 
 OF_SOME = (  # parameters, their defaults, and the affinities that they are for
     ("sigma", None, ("rbf", "rbf-norm")),
@@ -248,9 +250,26 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
                 self._publish(rows, self._embed(rows, X, kept, deadline), kept, deadline)
         return self
 
-    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
-        """Bytes that a fit to n rows of d numbers, of so many bytes each, holds for all of them."""
-        return {"eigenvectors": n * self.n_clusters * (16.0 + 3 * wide), "keys and labels": 64.0 * n}
+    _center_arrays: ClassVar[tuple[float, float]] = (0, 0)
+    _dense_shares: ClassVar[bool] = False
+
+    def _fits_before(self) -> Sequence[Any]:
+        """Estimators that are fitted to the same rows first, within the plan of this one."""
+        return ()
+
+    def _memory(self, load: Workload) -> dict[str, float]:
+        """Bytes that a fit holds for all rows and for those that they are compared with at a time."""
+        n, sample = load.n, min(load.n, SAMPLE)
+        compared = 3.0 * load.wide * load.d * self._compared_with(load)
+        return {
+            "eigenvectors": n * self.n_clusters * (16.0 + 3 * load.wide),
+            "keys and labels": 64.0 * n,
+            "rows to compare with": max(compared, 64.0 * sample**2 + sample * load.numbers * (load.itemsize + load.wide + 8.0)),
+        }
+
+    def _compared_with(self, load: Workload) -> int:
+        """How many dense rows all others are compared with at a time."""
+        return min(load.n, SIDE, max(FEW, COLUMN_NUMBERS // load.d))
 
     def _publish(self, rows: Rows, found: Found, journal: Journal, deadline: float | None) -> None:
         W = found.vectors

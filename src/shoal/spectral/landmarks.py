@@ -10,7 +10,7 @@ one is given.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
@@ -21,6 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from ..core.driver import Journal
+from ..core.memory import Workload
 from ..core.moments import enter_frame
 from ..core.parameters import Count, keep
 from ..core.rows import Rows
@@ -33,6 +34,7 @@ from .laplacian import inverse_root
 from .neighbors import nearest
 
 TINY = 1e-300
+AT_ONCE = 1 << 14  # rows that are embedded at a time
 FEW_STEPS = 5  # of k-means: landmarks need not have converged
 
 
@@ -63,8 +65,10 @@ class LandmarkMap(NamedTuple):
 
     def of(self, Z: Array, who: Array) -> Array:
         out = np.zeros((len(Z), self.P.shape[1]))
-        for z, landmark in zip(Z.T, who.T, strict=True):
-            out += z[:, None] * self.P[landmark]
+        for a in range(0, len(Z), AT_ONCE):
+            here = slice(a, a + AT_ONCE)
+            for z, landmark in zip(Z[here].T, who[here].T, strict=True):
+                out[here] += z[:, None] * self.P[landmark]
         return out
 
 
@@ -124,6 +128,9 @@ class LandmarkSpectral(SpectralEstimator):
     ) -> None:
         keep(self, locals())
 
+    def _memory(self, load: Workload) -> dict[str, float]:
+        return {**super()._memory(load), "mixtures": 40.0 * load.n * min(self.n_nearest, self.n_landmarks)}
+
     def _embed(self, rows: Rows, X: Any, journal: Journal, deadline: float | None) -> Found:
         n, k, p = len(rows), self.n_clusters, min(self.n_landmarks, len(rows))
         if p < k:
@@ -157,6 +164,9 @@ class LandmarkSpectral(SpectralEstimator):
         sigma2 = optional(Number(0, finite=False))
         parts = {"landmarks": RowsSpec("b", "d"), "nearest": Below("b"), "sigma2": sigma2, "P": floats("b", "e")}
         return Parts(LandmarkMap, parts)
+
+    def _fits_before(self) -> Sequence[Any]:
+        return (KMeans(self.n_landmarks),)
 
     def _landmarks(self, X: Any, p: int, seed: int) -> Array:
         model = KMeans(p, max_iter=FEW_STEPS, random_state=seed, n_threads=self.n_threads)

@@ -19,6 +19,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..core.driver import Journal
+from ..core.memory import Workload
 from ..core.parameters import Count, keep
 from ..core.rows import Rows
 from ..core.seeding import generator
@@ -132,6 +133,9 @@ class NystromSpectral(SpectralEstimator):
         verbose: int = 0,
     ) -> None:
         keep(self, locals())
+
+    def _compared_with(self, load: Workload) -> int:
+        return min(load.n, self.n_samples)
 
     def _embed(self, rows: Rows, X: Any, journal: Journal, deadline: float | None) -> Found:
         n, k, m = len(rows), self.n_clusters, min(self.n_samples, len(rows))

@@ -13,6 +13,7 @@ from ..core.directions import signed
 from ..core.driver import Journal, Outcome
 from ..core.estimator import warn
 from ..core.kept import is_like
+from ..core.memory import Workload
 from ..core.parameters import Count
 from ..core.rows import Rows
 from ..core.types import Array
@@ -84,9 +85,9 @@ class LaplacianEstimator(SpectralEstimator):
         P = L.s * W * np.where(there, 1 / np.where(there, values, 1), 0).astype(W.dtype)
         return Found(W, values, Map(kind.reach, P, np.ones(L.n, W.dtype)), outcome)
 
-    def _memory(self, n: int, d: int, wide: int) -> dict[str, float]:
-        held = {"affinities": 3.0 * wide * n * n} if self.store and self.affinity != "knn" else {}
-        return {**super()._memory(n, d, wide), **held}
+    def _memory(self, load: Workload) -> dict[str, float]:
+        held = {"affinities": 3.0 * load.wide * load.n**2} if self.store and self.affinity != "knn" else {}
+        return {**super()._memory(load), **held}
 
     def _degree_columns(self, affinity: Affinity) -> int | None:
         """How many columns the degrees are estimated from; None for all."""
