@@ -509,5 +509,5 @@ def test_a_limit_on_time_begins_when_all_is_compiled(capsys, monkeypatch):
     notes = json.loads(Path("out/run.json").read_text())
     Path("out/run.json").write_text(json.dumps({**notes, "status": "running"}))
     assert calls == []
-    result(capsys, "resume", "out", "--time", "9s", "-q")
+    result(capsys, "resume", "out", "--time", "9s", "-q", "--data", "rows.npy")
     assert calls == ["warm"]
