@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from . import schema
 from .blocks import Block, Centers
 from .checks import check_rows, check_weights, floats
 from .driver import REASONS
@@ -22,22 +23,7 @@ from .exactness import fallbacks, holds, moved
 from .moments import check_values, note_integers
 from .partition import energy_block
 from .rows import Frame, Rows, working_dtype
-from .schema import (
-    Choice,
-    History,
-    Names,
-    Number,
-    OutputConfig,
-    ParameterValues,
-    SizeOf,
-    Spec,
-    check_fitted_state,
-    check_unchanged_parameters,
-)
-from .schema import count as counted
-from .schema import floats as float_array
-from .schema import frame as frame_spec
-from .schema import labels as label_array
+from .schema import Spec, check_fitted_state, check_unchanged_parameters
 from .sources import Source
 from .types import Array, warn
 
@@ -186,19 +172,19 @@ class CentersEstimator(
     _required_attributes: ClassVar[tuple[str, ...]] = ()  # of which a model has all or none
 
     def _fitted_schema(self) -> dict[str, Spec]:
-        """What a fit sets, in the order in which it is checked."""
+        """Specs of the attributes that a fit sets, in the order in which they are checked."""
         return {
-            "n_features_in_": SizeOf("d"),
-            "feature_names_in_": Names("d"),
-            "_frame": frame_spec(),
-            "_fit_parameters": ParameterValues(self._model_parameters),
-            "cluster_centers_": float_array("k", "d"),
-            "labels_": label_array("n", "k"),
-            "inertia_": Number(finite=False),
-            "n_iter_": counted(),
-            "history_": History(),
-            "stop_reason_": Choice(REASONS),
-            "_sklearn_output_config": OutputConfig(),
+            "n_features_in_": schema.SizeOf("d"),
+            "feature_names_in_": schema.Names("d"),
+            "_frame": schema.frame(),
+            "_fit_parameters": schema.ParameterValues(self._model_parameters),
+            "cluster_centers_": schema.floats("k", "d"),
+            "labels_": schema.labels("n", "k"),
+            "inertia_": schema.Number(finite=False),
+            "n_iter_": schema.count(),
+            "history_": schema.History(),
+            "stop_reason_": schema.Choice(REASONS),
+            "_sklearn_output_config": schema.OutputConfig(),
         }
 
     def _record_parameters(self) -> None:

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from ..core import schema
 from ..core.checks import check_rows
 from ..core.deadline import LEEWAY, now
 from ..core.directions import of_unit_length
@@ -29,29 +30,7 @@ from ..core.memory import Workload, planned
 from ..core.moments import check_values
 from ..core.parameters import MAX_THREADS, Count, share_docs
 from ..core.rows import Frame, Rows
-from ..core.schema import (
-    ArraySpec,
-    Choice,
-    Fitted,
-    History,
-    Names,
-    Number,
-    OneOf,
-    OutputConfig,
-    ParameterValues,
-    Parts,
-    SizeOf,
-    Spec,
-    check_fitted_state,
-    check_unchanged_parameters,
-    count,
-    doubles,
-    floats,
-    frame,
-    labels,
-    matches,
-    optional,
-)
+from ..core.schema import OneOf, Parts, Spec, check_fitted_state, check_unchanged_parameters, floats, matches
 from ..core.shuffle import keys_of
 from ..core.sources import DenseSource
 from ..core.types import Array
@@ -121,7 +100,7 @@ def zeros(shape: tuple[int, ...], dtype: Any = np.float64) -> Array:
 def is_clustering(found: Any, asked: KMeans, points: Array) -> bool:
     """Whether a model from a checkpoint is what a fit of another one to these points could have left."""
     n, d = points.shape
-    if not matches(Fitted(KMeans, {"n": "n", "d": "d", "k": "k"}), found, {"n": n, "d": d, "k": asked.n_clusters}):
+    if not matches(schema.Fitted(KMeans, {"n": "n", "d": "d", "k": "k"}), found, {"n": n, "d": d, "k": asked.n_clusters}):
         return False
     given = clone(found).set_params(time_budget=asked.time_budget).get_params()
     if repr(given) != repr(asked.get_params()) or not {"cluster_centers_", "labels_"} <= set(vars(found)):
@@ -168,24 +147,28 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
     _required_attributes: ClassVar[tuple[str, ...]] = ("n_features_in_", "embedding_", "extension_", "kmeans_")
 
     def _fitted_schema(self) -> dict[str, Spec]:
-        """What a fit sets, in the order in which it is checked. "e": eigenvectors, "b": rows that others are compared with."""
-        keys = {"keys": ArraySpec(("u",), ("uint64", "int64"), increasing=True, may_be_empty=True)}
-        keys["places"] = ArraySpec(("u",), ("int64",), 0, "n", may_be_empty=True)
+        """Specs of the attributes that a fit sets, in the order in which they are checked.
+
+        Sizes: "e" eigenvectors, "b" rows that new ones are compared with, "u" distinct rows of the fit.
+        """
+        keys = schema.ArraySpec(("u",), ("uint64", "int64"), increasing=True, may_be_empty=True)
+        places = schema.ArraySpec(("u",), ("int64",), 0, "n", may_be_empty=True)
+        extension = {"map": self._map_spec(), "frame": schema.frame(), "keys": keys, "places": places}
         return {
-            "n_features_in_": SizeOf("d"),
-            "feature_names_in_": Names("d"),
-            "_fit_parameters": ParameterValues(self._model_parameters),
+            "n_features_in_": schema.SizeOf("d"),
+            "feature_names_in_": schema.Names("d"),
+            "_fit_parameters": schema.ParameterValues(self._model_parameters),
             "embedding_": floats("n", "e"),
-            "eigenvalues_": doubles("e"),
-            "extension_": Parts(Extension, {"map": self._map_spec(), "frame": frame(), **keys}),
-            "kmeans_": Fitted(KMeans, {"n": "n", "d": "e", "k": "k"}),
-            "labels_": labels("n", "k"),
-            "sigma_": optional(Number(0)),
-            "degree_error_": Number(0),
-            "n_iter_": count(),
-            "history_": History(),
-            "stop_reason_": Choice(REASONS),
-            "_sklearn_output_config": OutputConfig(),
+            "eigenvalues_": schema.doubles("e"),
+            "extension_": Parts(Extension, extension),
+            "kmeans_": schema.Fitted(KMeans, {"n": "n", "d": "e", "k": "k"}),
+            "labels_": schema.labels("n", "k"),
+            "sigma_": schema.optional(schema.Number(0)),
+            "degree_error_": schema.Number(0),
+            "n_iter_": schema.count(),
+            "history_": schema.History(),
+            "stop_reason_": schema.Choice(REASONS),
+            "_sklearn_output_config": schema.OutputConfig(),
         }
 
     def _map_spec(self) -> Spec:
