@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 import shoal
+from shoal.core import schema
 from shoal.core.rows import Rows
 from shoal.io import archive, models
 from shoal.io.errors import Rejected
@@ -396,3 +397,17 @@ def test_noise(tmp_path_factory, noise):
     path.write_bytes(noise)
     with pytest.raises(Rejected):
         shoal.load(path)
+
+
+def test_an_array_that_is_named_twice():
+    """Two states of a checkpoint that share their labels would write to each other's."""
+    one, other = Reader({"a0": np.zeros(3)}, "it").decode([{"$array": "a0"}, {"$array": "a0"}])
+    one[0] = 1
+    assert other[0] == 0
+
+
+def test_rows_of_text(tmp_path):
+    rows = {"$rows": [{"$array": "a0"}, FRAME, "<f8", 4096]}
+    found = Reader({"a0": np.full((5, 2), "abc")}, "it").decode(rows)
+    with pytest.raises(ValueError, match="expected rows of numbers"):
+        schema.RowsSpec("n", "d").check(found, "rows", {})

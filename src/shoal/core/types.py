@@ -31,7 +31,7 @@ def is_sparse(X: Any) -> bool:
 
 def at_most_float64(values: Array) -> Array:
     """Long doubles as float64. What is too large becomes infinite, for the check of values to find."""
-    if values.dtype.itemsize <= 8:
+    if values.dtype.kind != "f" or values.dtype.itemsize <= 8:
         return values
     with np.errstate(over="ignore"):
         return values.astype(np.float64)

@@ -131,6 +131,7 @@ class Reader:
 
     def __init__(self, arrays: dict[str, Array], name: str) -> None:
         self.arrays, self.name = arrays, name
+        self._used: set[str] = set()
 
     def decode(self, told: Any) -> Any:
         try:
@@ -157,7 +158,10 @@ class Reader:
         return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[text]
 
     def _array(self, name: str) -> Array:
-        return self.arrays[name]
+        """An array of its own for each place that refers to one: some are written to."""
+        array = self.arrays[name].copy() if name in self._used else self.arrays[name]
+        self._used.add(name)
+        return array
 
     def _words(self, told: Any) -> Array:
         shape, words = told
@@ -186,7 +190,10 @@ class Reader:
         return kind(**{name: self._decode(value) for name, value in fields.items()})
 
     def _rows(self, told: Any) -> Rows:
-        X, frame, dtype, block_rows = self._decode(told)
+        content, *rest = told
+        shared = isinstance(content, dict) and list(content) == ["$array"]  # rows are only read
+        X = self.arrays[content["$array"]] if shared else self._decode(content)
+        frame, dtype, block_rows = self._decode(rest)
         if not isinstance(frame, Frame) or dtype not in ("<f4", "<f8") or not isinstance(block_rows, int) or block_rows < 1:
             raise ValueError("rows that are none")
         rows = Rows(find_source(X), None, frame)
