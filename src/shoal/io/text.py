@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain, islice, repeat
@@ -28,6 +29,7 @@ PART = 1 << 22  # bytes that lines and what becomes of them may take at a time
 LINE, PAIR = 200, 120  # of these, what Python adds to the characters of a line, and for each column:value in it
 LONGEST = 1 << 26  # characters in a line
 PLAIN = "write a row of numbers a line"
+FIELDS = re.compile(r'"((?:[^"]|"")*)"?(\S*)|(\S+)')  # of a line with white space between them: quoted ones and others
 WIDEST = 2**31 - 2  # column of a sparse matrix
 
 
@@ -67,7 +69,14 @@ def _parts(lines: Iterator[tuple[int, str]], limit: int | None) -> Iterator[list
 
 def _fields(line: str, delimiter: str | None) -> list[str]:
     line = line.rstrip("\r\n")
-    return line.split() if delimiter is None else next(csv.reader([line], delimiter=delimiter), [])
+    return _split_on_space(line) if delimiter is None else next(csv.reader([line], delimiter=delimiter), [])
+
+
+def _split_on_space(line: str) -> list[str]:
+    """Split on white space, but not within quotes that open a field: as `numpy.loadtxt` does, which reads the numbers."""
+    if '"' not in line:
+        return line.split()
+    return [plain or quoted.replace('""', '"') + rest for quoted, rest, plain in FIELDS.findall(line)]
 
 
 def layout_of(path: Path, options: Options) -> Layout:
@@ -83,14 +92,15 @@ def layout_of(path: Path, options: Options) -> Layout:
     names = [field.strip() for field in fields]
     header = options.header
     if header is None:
-        header = has_header(path, names, first + 1, lambda: _next_fields(path, first, delimiter))
+        after = _next_line(path, first)
+        is_quoted = after is not None and line.count('"') == 2 * len(names) > after.count('"')
+        header = has_header(path, names, first + 1, is_quoted, lambda: after and _fields(after, delimiter))
     return Layout(delimiter, names if header else None, first + header, len(fields))
 
 
-def _next_fields(path: Path, first: int, delimiter: str | None) -> list[str] | None:
-    """Fields of the next line that is not empty."""
-    after = next((line for line in islice(lines_of(path), first + 1, None) if line.strip()), None)
-    return None if after is None else _fields(after, delimiter)
+def _next_line(path: Path, first: int) -> str | None:
+    """The next line that is not empty."""
+    return next((line for line in islice(lines_of(path), first + 1, None) if line.strip()), None)
 
 
 def open_csv(path: Path, options: Options) -> Opened:
@@ -140,7 +150,7 @@ def _parse(path: Path, layout: Layout, places: list[int], some: list[tuple[int, 
 
 def _even(lines: list[str], layout: Layout) -> Iterator[bool]:
     """Has a line as many fields as the first one?"""
-    rows = map(str.split, lines) if layout.delimiter is None else csv.reader(lines, delimiter=layout.delimiter)
+    rows = map(_split_on_space, lines) if layout.delimiter is None else csv.reader(lines, delimiter=layout.delimiter)
     return (len(fields) == layout.d for fields in rows)
 
 
