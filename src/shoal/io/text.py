@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from ..core.regular import open_regular
-from ..core.types import Array
+from ..core.types import EXACT_INTEGERS, Array, rounded_integer_message, warn
 from .errors import FileError, told_of
 from .headers import has_header, is_number
 from .options import Opened, Options, place_of, places_of
@@ -30,6 +30,7 @@ LINE, PAIR = 200, 120  # of these, what Python adds to the characters of a line,
 LONGEST = 1 << 26  # characters in a line
 PLAIN = "write a row of numbers a line"
 FIELDS = re.compile(r'"((?:[^"]|"")*)"?(\S*)|(\S+)')  # of a line with white space between them: quoted ones and others
+MOST_FIELDS = 1000  # large numbers of a part that are looked at again, as text
 WIDEST = 2**31 - 2  # column of a sparse matrix
 
 
@@ -128,10 +129,24 @@ def _numbered(path: Path, layout: Layout) -> Iterator[tuple[int, str]]:
 
 
 def _blocks(path: Path, layout: Layout, places: list[int], options: Options) -> Iterator[Array]:
+    is_told = False
     for some in _parts(_numbered(path, layout), options.limit_rows):
         with told_of(path, f"reading line {some[0][0]} and those after it as CSV", PLAIN):
             block = _parse(path, layout, places, some)
+            is_told = is_told or _warns_of_rounding(path, layout, places, some, block)
         yield block
+
+
+def _warns_of_rounding(path: Path, layout: Layout, places: list[int], some: list[tuple[int, str]], block: Array) -> bool:
+    """Warn of the first integer that is rounded. Numbers with a point or an exponent are not meant to the last digit."""
+    for i, j in np.argwhere(np.abs(block) >= EXACT_INTEGERS)[:MOST_FIELDS]:
+        (number, line), at = some[i], places[j]
+        field = _fields(line, layout.delimiter)[at].strip()
+        if np.isfinite(block[i, j]) and field.lstrip("+-").isdecimal() and int(field) != int(block[i, j]):
+            column = repr(layout.names[at]) if layout.names else str(at)
+            warn(rounded_integer_message(f"{path}: line {number}", field, column), UserWarning)
+            return True
+    return False
 
 
 def _parse(path: Path, layout: Layout, places: list[int], some: list[tuple[int, str]]) -> Array:
@@ -191,6 +206,13 @@ def open_svmlight(path: Path, options: Options) -> Opened:
     if not scratch.data.n and not scratch.lengths:
         raise FileError(f"{path}: is empty: name a file with rows.")
     base = int(low != 0 and high >= 0) if options.zero_based is None else int(not options.zero_based)
+    if base == 1 and options.zero_based is None and options.n_features is not None and high < options.n_features:
+        why = f"none of them is 0 and none is {options.n_features}"
+        warn(
+            f"{path}: its columns are taken to count from 1, though {why}: say zero_based=False if that is right, "
+            "zero_based=True if it is not.",
+            UserWarning,
+        )
     width = max(high + 1 - base, 1)
     if options.n_features is not None:
         if width > options.n_features or low < base:
