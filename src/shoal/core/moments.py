@@ -62,7 +62,7 @@ def note_integers(start: int, raw: Any, rows: Rows) -> None:
     place = find_rounded_integer(values)
     if place is not None:
         row, column = _row_and_column(raw, place)
-        rows.notice(rounded_integer_message(f"X, row {start + row},", values[tuple(place)], column))
+        rows.notice(rounded_integer_message("X", values[tuple(place)], f"row {start + row}, column {column}"))
 
 
 def check_values(start: int, raw: Any, unit: bool) -> None:

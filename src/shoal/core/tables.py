@@ -75,7 +75,7 @@ def _warn_of_rounding(columns: list[Column]) -> None:
         values = column.all_rows() if column.no_rows.dtype.kind in "iu" and not column.has_gaps else column.no_rows
         place = find_rounded_integer(values)
         if place is not None:
-            warn(rounded_integer_message(f"X, row {place[0]},", values[place[0]], repr(column.name)), UserWarning)
+            warn(rounded_integer_message("X", values[place[0]], f"row {place[0]}, column {column.name!r}"), UserWarning)
             return
 
 

@@ -53,8 +53,8 @@ def find_rounded_integer(values: Array) -> Array | None:
     return beyond[rounded[0]] if len(rounded) else None
 
 
-def rounded_integer_message(where: str, integer: Any, column: Any) -> str:
+def rounded_integer_message(what: str, integer: Any, place: str) -> str:
     return (
-        f"{where} holds the integer {integer} in column {column}, which float64 rounds: subtract an offset from that "
+        f"{what} holds the integer {integer} at {place}, which float64 rounds: subtract an offset from that "
         "column, so that it stays within 2^53, or rows that differ may count as equal."
     )

@@ -206,8 +206,8 @@ def _warns_of_rounding(path: Path, plan: Plan, batch: Any, start: int) -> bool:
             values = column.to_numpy(zero_copy_only=False)
             place = find_rounded_integer(values)
             if place is not None:
-                where = f"{path}: row {start + int(place[0])}"
-                warn(rounded_integer_message(where, values[place[0]], repr(name)), UserWarning)
+                where = f"row {start + int(place[0])}, column {name!r}"
+                warn(rounded_integer_message(f"{path}:", values[place[0]], where), UserWarning)
                 return True
     return False
 

@@ -144,7 +144,7 @@ def _warns_of_rounding(path: Path, layout: Layout, places: list[int], some: list
         field = _fields(line, layout.delimiter)[at].strip()
         if np.isfinite(block[i, j]) and field.lstrip("+-").isdecimal() and int(field) != int(block[i, j]):
             column = repr(layout.names[at]) if layout.names else str(at)
-            warn(rounded_integer_message(f"{path}: line {number}", field, column), UserWarning)
+            warn(rounded_integer_message(f"{path}:", field, f"line {number}, column {column}"), UserWarning)
             return True
     return False
 
