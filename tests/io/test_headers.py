@@ -27,6 +27,22 @@ def test_text_names_the_columns(tmp_path, first):
     assert (rows.shape, rows.feature_names) == ((2, 3), first.split(","))
 
 
+LIKE_VALUES = ['"1990","2000","2010"', "1.5 kg,2 m,3 s", "12:30,13:30,14:30", "0x1F,0x2F,0x3F", "true,false,x"]
+
+
+@pytest.mark.parametrize("first", LIKE_VALUES)
+def test_names_that_could_be_values_are_told(tmp_path, first):
+    with pytest.warns(UserWarning, match="line 1 is taken for the names of columns, since .* header=False if it is not"):
+        assert open_rows(write(tmp_path, first)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("first", ["1990,1995,2000", "400.5,410.5,420.5", "3,2,1", "0,1", "0"])
+def test_a_row_of_equal_steps_is_told(tmp_path, first):
+    after = "\n".join([",".join(["1.5"] * len(first.split(",")))] * 2)
+    with pytest.warns(UserWarning, match="is taken for a row: say header=True if it is not"):
+        assert open_rows(write(tmp_path, first, after)).shape[0] == 3
+
+
 @pytest.mark.parametrize("first", ["id,2019,2020", "7,b,c", ",0,1", "Na,K,Cl", "a,b,-", ",name,2019"])
 def test_a_choice_is_told(tmp_path, first):
     with pytest.warns(UserWarning, match="line 1 is taken for the names of columns, since .* header=False if it is not"):
@@ -42,7 +58,7 @@ def test_a_row_of_text_and_numbers_is_told(tmp_path):
 DATA = [
     *("12.5,n/a,3", "NA,1.0,2.0", ",1,2", "\u22121.5,2,3", "1,2,-", "1,?,3", "null,2,3", "abc,1.5,2", "abc,7,7", "n/a,n/a,n/a"),
     *('"1,234",5,6', '"1,5",2,3', "$5,1,2", "5%,1,2", "1_000,2,3", "１,２,３", "\u06f1,2,3", "(5),1,2", "1,-,x"),
-    *("#N/A,1,2", "id,n/a,3"),
+    *("#N/A,1,2", "id,n/a,3", "<0.01,>100,~5", "id,<1,>5", "1.5\u00b10.1,2,3", "True,False,True", "\\N,\\N,\\N"),
 ]
 
 
@@ -107,3 +123,15 @@ def test_options_of_sweep_and_predict(capsys, tmp_path, monkeypatch):
     with warnings.catch_warnings(action="ignore"):  # that the model knows no names
         assert result(capsys, "predict", "out/model.npz", "x.csv", "-q", "-o", "l.npy", "--header")["rows"] == 2
     assert result(capsys, "predict", "out/model.npz", "x.csv", "-q", "-o", "m.npy", "--no-header")["rows"] == 3
+
+
+def test_quotes_in_files_with_white_space(tmp_path):
+    """R writes text in quotes: names and numbers have to be split in the same way, or columns are mistaken for each other."""
+    path = tmp_path / "x.txt"
+    path.write_text('"full name" "x" y "z w"\n"a b" 1 2 3\n"c ""d"" e" 4 5 6\n')
+    rows = open_rows(path, columns=["x", "y"], id_column="full name")
+    np.testing.assert_array_equal(rows, [[1, 2], [4, 5]])
+    assert list(rows.ids) == ["a b", 'c "d" e']
+    np.testing.assert_array_equal(open_rows(path, columns=["z w"]), [[3], [6]])
+    path.write_text('"1" "2"\n"3" "5"\n')
+    np.testing.assert_array_equal(open_rows(path), [[1, 2], [3, 5]])

@@ -11,7 +11,10 @@ import click
 
 INTERNAL, USAGE, BAD_DATA, NO_ROOM, REJECTED = 1, 2, 3, 4, 5
 FLAGS = r"\b(columns|id_column|text_column|array|header|delimiter|zero_based|scratch)=(?=[\s,.]|$)"  # as `open_rows` has them
-SWITCHES = {"header=True": "--header", "header=False": "--no-header"}
+SWITCHES = {
+    **{"header=True": "--header", "header=False": "--no-header"},
+    **{"zero_based=True": "--zero-based", "zero_based=False": "--one-based"},
+}
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

@@ -175,11 +175,13 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     def __getattr__(self, name: str) -> Any:
         """What the estimator has learned."""
         fitted = vars(self).get("estimator_")
-        if fitted is None or not name.endswith("_") or name.startswith("_") or not hasattr(fitted, name):
+        missing = object()  # asked for once: to look twice at each level would take 2^levels if they are nested
+        found = missing if fitted is None or not name.endswith("_") or name.startswith("_") else getattr(fitted, name, missing)
+        if found is missing:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         if name != "cluster_centers_":
-            return getattr(fitted, name)
-        C = np.asarray(fitted.cluster_centers_)
+            return found
+        C = np.asarray(found)
         if C.dtype.kind != "f" or C.shape[1] != len(self.mean_):
             raise AttributeError(f"The centres of {type(fitted).__name__} have no place among the rows: see estimator_.")
         return (C * self.scale_ + self.mean_).astype(C.dtype)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .types import Array, at_most_float64, packages_of
+from .types import Array, at_most_float64, find_rounded_integer, packages_of, rounded_integer_message, warn
 
 
 class TableSource:
@@ -63,7 +63,20 @@ def _table(n: int, columns: list[Column], part: Callable[[Any, np.dtype], Array]
     if any(kind.kind == "O" for kind in kinds):
         numbers = np.column_stack([column.floats() for column in columns])
         return TableSource((n, len(columns)), numbers.dtype, lambda rows, _: numbers[rows])
-    return TableSource((n, len(columns)), np.result_type(*kinds), part)
+    dtype = np.result_type(*kinds)
+    if dtype.kind == "f":
+        _warn_of_rounding(columns)
+    return TableSource((n, len(columns)), dtype, part)
+
+
+def _warn_of_rounding(columns: list[Column]) -> None:
+    """Integers beside columns of floats become floats before anybody else can tell what they were."""
+    for column in columns:
+        values = column.all_rows() if column.no_rows.dtype.kind in "iu" and not column.has_gaps else column.no_rows
+        place = find_rounded_integer(values)
+        if place is not None:
+            warn(rounded_integer_message("X", values[place[0]], f"row {place[0]}, column {column.name!r}"), UserWarning)
+            return
 
 
 def _pandas(X: Any) -> TableSource:

@@ -11,6 +11,9 @@ from scipy import sparse
 Array = NDArray[Any]
 
 
+EXACT_INTEGERS = 2**53  # float64 holds all integers up to here
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Warn of the user's line, whichever of our methods or scikit-learn's it called."""
     frame, level = sys._getframe(1), 2
@@ -35,3 +38,23 @@ def at_most_float64(values: Array) -> Array:
         return values
     with np.errstate(over="ignore"):
         return values.astype(np.float64)
+
+
+def find_rounded_integer(values: Array) -> Array | None:
+    """The place of the first integer that float64 would round; None if there is none, or if these are no long integers."""
+    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or not values.size:
+        return None
+    if values.max() <= EXACT_INTEGERS and values.min() >= -EXACT_INTEGERS:
+        return None
+    beyond = np.argwhere((values > EXACT_INTEGERS) | (values < -EXACT_INTEGERS))
+    large = values[tuple(beyond.T)]
+    one, digits = large.dtype.type(1), np.frexp(large.astype(np.float64))[1]
+    rounded = np.flatnonzero(large & ((one << (digits - 53).astype(large.dtype)) - one))
+    return beyond[rounded[0]] if len(rounded) else None
+
+
+def rounded_integer_message(what: str, integer: Any, place: str) -> str:
+    return (
+        f"{what} holds the integer {integer} at {place}, which float64 rounds: subtract an offset from that "
+        "column, so that it stays within 2^53, or rows that differ may count as equal."
+    )

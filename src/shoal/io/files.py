@@ -160,8 +160,9 @@ def open_rows(
     header : bool, default=None
         Whether the first line of a CSV file names the columns; None to find out: a line of text does, a line of numbers does
         not. But 0,1,2,... up to the last of three columns or more is taken for names, which pandas gives to columns without
-        any. Text beside whole numbers, such as years, is taken for names, too; a warning says so in both cases. A line of
-        numbers with a field that is missing or badly written is an error.
+        any. Text beside whole numbers, such as years, numbers in quotes above others without, and text that begins with numbers
+        are taken for names, too; a warning says so in all these cases, and where a row of numbers at equal steps could be
+        names. A line of numbers with a field that is missing or badly written is an error.
     delimiter : str, default=None
         Between the fields of a CSV file; None to find it.
     n_features : int, default=None

@@ -21,6 +21,8 @@ from .raw import CSRRows, RawRows, Scratch
 from .streamed import Streamed, rows_in_a_batch
 
 ANEW = "write it anew with numpy.save"
+SMALL_ARRAY = 1 << 10  # bytes of what describes a sparse matrix
+HELD_BOMB, HELD_SMALL = 100, 1 << 25  # what is held in memory may take so many times the size of the file, or this
 HEADER = 1 << 16  # bytes in which the header of an array must end
 MAX_DIRECTORY = 1 << 22  # bytes of the list of members of a zip file: Python takes ten times as many for it
 
@@ -130,8 +132,10 @@ def _payload(member: Member) -> IO[bytes]:
     return stream
 
 
-def _all(member: Member) -> Array:
-    """A small array, whole."""
+def _small(member: Member) -> Array:
+    """A small array, whole. One that is not is refused before it is unpacked."""
+    if member.header.bytes > SMALL_ARRAY:
+        raise FileError(f"{member.name}: takes {member.header.bytes:,} bytes, where a few would do: write the matrix anew.")
     with told_of(member.name, "unpacking it", "write it anew with numpy.savez"), _payload(member) as stream:
         data = stream.read()
     values: Array = np.frombuffer(data, member.header.dtype)
@@ -196,10 +200,10 @@ def _reopened(path: Path, name: str) -> Iterator[Array]:
 
 def _sparse(path: Path, archive: zipfile.ZipFile) -> tuple[list[Member], Array, int]:
     """Where values and columns are, where rows begin in them, and how many columns there can be."""
-    kind = _all(_member(path, archive, "format", "SU"))
+    kind = _small(_member(path, archive, "format", "SU"))
     if str(kind.item().decode() if kind.dtype.kind == "S" else kind.item()) != "csr":
         raise FileError(f"{path}: holds a sparse matrix that is not CSR: call .tocsr() and save it again.")
-    n, d = map(int, _all(_member(path, archive, "shape", "iu")))
+    n, d = map(int, _small(_member(path, archive, "shape", "iu")))
     members = [_member(path, archive, name, kinds) for name, kinds in (("data", "biuf"), ("indices", "iu"), ("indptr", "iu"))]
     stored = int(np.prod(members[0].header.shape, dtype=object))
     if [len(m.header.shape) for m in members] != [1, 1, 1] or members[1].header.shape != (stored,) or min(n, d) < 0:
@@ -211,6 +215,12 @@ def _sparse(path: Path, archive: zipfile.ZipFile) -> tuple[list[Member], Array, 
 
 def _row_starts(path: Path, member: Member, n: int, stored: int) -> Array:
     """Where rows begin among so many values. It is held in memory, so it is read in batches and not copied whole."""
+    held, size = 8 * (n + 1), path.stat().st_size
+    if held > max(HELD_SMALL, HELD_BOMB * size):
+        raise FileError(
+            f"{member.name}: {held:,} bytes would be held in memory, far more than the file's {size:,}: drop empty rows, or "
+            "write the matrix by scipy.sparse.save_npz with compressed=False."
+        )
     indptr, done, row = np.empty(n + 1, np.int64), 0, n
     for batch in _batches(member, 1):
         end = done + len(batch)

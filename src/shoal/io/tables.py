@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.types import Array
+from ..core.types import Array, find_rounded_integer, rounded_integer_message, warn
 from .errors import FileError, check_unpacked, need, told_of
 from .options import Opened, Options, check_shape, place_of, places_of
 from .streamed import Streamed, more_than_a_batch, rows_in_a_batch
@@ -191,11 +191,25 @@ def _width(table: Table, name: str) -> int:
 
 
 def _arrays(table: Table, plan: Plan) -> Iterator[Array]:
-    start = 0
+    start, is_told = 0, plan.is_list or plan.dtype.kind != "f"
     with told_of(table.path, "reading its rows", ANEW):
         for batch in table.batches(plan.names, rows_in_a_batch(plan.d)):
+            is_told = is_told or _warns_of_rounding(table.path, plan, batch, start)
             yield _array(table.path, plan, batch, start)
             start += batch.num_rows
+
+
+def _warns_of_rounding(path: Path, plan: Plan, batch: Any, start: int) -> bool:
+    """Integers beside columns of floats become floats here: warn of the first that is rounded."""
+    for name, column in zip(plan.names, batch.columns, strict=True):
+        if _types().is_integer(column.type) and not column.null_count:
+            values = column.to_numpy(zero_copy_only=False)
+            place = find_rounded_integer(values)
+            if place is not None:
+                where = f"row {start + int(place[0])}, column {name!r}"
+                warn(rounded_integer_message(f"{path}:", values[place[0]], where), UserWarning)
+                return True
+    return False
 
 
 def _array(path: Path, plan: Plan, batch: Any, start: int) -> Array:

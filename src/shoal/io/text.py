@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain, islice, repeat
@@ -18,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from ..core.regular import open_regular
-from ..core.types import Array
+from ..core.types import EXACT_INTEGERS, Array, rounded_integer_message, warn
 from .errors import FileError, told_of
 from .headers import has_header, is_number
 from .options import Opened, Options, place_of, places_of
@@ -28,6 +29,8 @@ PART = 1 << 22  # bytes that lines and what becomes of them may take at a time
 LINE, PAIR = 200, 120  # of these, what Python adds to the characters of a line, and for each column:value in it
 LONGEST = 1 << 26  # characters in a line
 PLAIN = "write a row of numbers a line"
+FIELDS = re.compile(r'"((?:[^"]|"")*)"?(\S*)|(\S+)')  # of a line with white space between them: quoted ones and others
+MOST_FIELDS = 1000  # large numbers of a part that are looked at again, as text
 WIDEST = 2**31 - 2  # column of a sparse matrix
 
 
@@ -67,7 +70,14 @@ def _parts(lines: Iterator[tuple[int, str]], limit: int | None) -> Iterator[list
 
 def _fields(line: str, delimiter: str | None) -> list[str]:
     line = line.rstrip("\r\n")
-    return line.split() if delimiter is None else next(csv.reader([line], delimiter=delimiter), [])
+    return _split_on_space(line) if delimiter is None else next(csv.reader([line], delimiter=delimiter), [])
+
+
+def _split_on_space(line: str) -> list[str]:
+    """Split on white space, but not within quotes that open a field: as `numpy.loadtxt` does, which reads the numbers."""
+    if '"' not in line:
+        return line.split()
+    return [plain or quoted.replace('""', '"') + rest for quoted, rest, plain in FIELDS.findall(line)]
 
 
 def layout_of(path: Path, options: Options) -> Layout:
@@ -83,14 +93,15 @@ def layout_of(path: Path, options: Options) -> Layout:
     names = [field.strip() for field in fields]
     header = options.header
     if header is None:
-        header = has_header(path, names, first + 1, lambda: _next_fields(path, first, delimiter))
+        after = _next_line(path, first)
+        is_quoted = after is not None and line.count('"') == 2 * len(names) > after.count('"')
+        header = has_header(path, names, first + 1, is_quoted, lambda: after and _fields(after, delimiter))
     return Layout(delimiter, names if header else None, first + header, len(fields))
 
 
-def _next_fields(path: Path, first: int, delimiter: str | None) -> list[str] | None:
-    """Fields of the next line that is not empty."""
-    after = next((line for line in islice(lines_of(path), first + 1, None) if line.strip()), None)
-    return None if after is None else _fields(after, delimiter)
+def _next_line(path: Path, first: int) -> str | None:
+    """The next line that is not empty."""
+    return next((line for line in islice(lines_of(path), first + 1, None) if line.strip()), None)
 
 
 def open_csv(path: Path, options: Options) -> Opened:
@@ -118,10 +129,24 @@ def _numbered(path: Path, layout: Layout) -> Iterator[tuple[int, str]]:
 
 
 def _blocks(path: Path, layout: Layout, places: list[int], options: Options) -> Iterator[Array]:
+    is_told = False
     for some in _parts(_numbered(path, layout), options.limit_rows):
         with told_of(path, f"reading line {some[0][0]} and those after it as CSV", PLAIN):
             block = _parse(path, layout, places, some)
+            is_told = is_told or _warns_of_rounding(path, layout, places, some, block)
         yield block
+
+
+def _warns_of_rounding(path: Path, layout: Layout, places: list[int], some: list[tuple[int, str]], block: Array) -> bool:
+    """Warn of the first integer that is rounded. Numbers with a point or an exponent are not meant to the last digit."""
+    for i, j in np.argwhere(np.abs(block) >= EXACT_INTEGERS)[:MOST_FIELDS]:
+        (number, line), at = some[i], places[j]
+        field = _fields(line, layout.delimiter)[at].strip()
+        if np.isfinite(block[i, j]) and field.lstrip("+-").isdecimal() and int(field) != int(block[i, j]):
+            column = repr(layout.names[at]) if layout.names else str(at)
+            warn(rounded_integer_message(f"{path}:", field, f"line {number}, column {column}"), UserWarning)
+            return True
+    return False
 
 
 def _parse(path: Path, layout: Layout, places: list[int], some: list[tuple[int, str]]) -> Array:
@@ -140,7 +165,7 @@ def _parse(path: Path, layout: Layout, places: list[int], some: list[tuple[int, 
 
 def _even(lines: list[str], layout: Layout) -> Iterator[bool]:
     """Has a line as many fields as the first one?"""
-    rows = map(str.split, lines) if layout.delimiter is None else csv.reader(lines, delimiter=layout.delimiter)
+    rows = map(_split_on_space, lines) if layout.delimiter is None else csv.reader(lines, delimiter=layout.delimiter)
     return (len(fields) == layout.d for fields in rows)
 
 
@@ -181,6 +206,13 @@ def open_svmlight(path: Path, options: Options) -> Opened:
     if not scratch.data.n and not scratch.lengths:
         raise FileError(f"{path}: is empty: name a file with rows.")
     base = int(low != 0 and high >= 0) if options.zero_based is None else int(not options.zero_based)
+    if base == 1 and options.zero_based is None and options.n_features is not None and high < options.n_features:
+        why = f"none of them is 0 and none is {options.n_features}"
+        warn(
+            f"{path}: its columns are taken to count from 1, though {why}: say zero_based=False if that is right, "
+            "zero_based=True if it is not.",
+            UserWarning,
+        )
     width = max(high + 1 - base, 1)
     if options.n_features is not None:
         if width > options.n_features or low < base:

@@ -23,6 +23,7 @@ from ..core.types import Array, is_sparse
 from .errors import Rejected
 
 MOST = 1 << 32  # bytes of rows in a model
+LARGEST = 2**63 - 1  # integer in a model or a checkpoint
 OUTSIDE = ("_metadata_request", "_skl_callbacks")  # of scikit-learn's: not part of a model
 
 
@@ -147,6 +148,8 @@ class Reader:
     def _decode(self, told: Any) -> Any:
         if isinstance(told, list):
             return [self._decode(item) for item in told]
+        if isinstance(told, int) and not -LARGEST <= told <= LARGEST:  # which no float may be able to hold
+            raise ValueError("an integer of more than 64 bits")
         if not isinstance(told, dict):
             return told
         ((kind, inner),) = told.items()
