@@ -11,10 +11,9 @@ from ..kernels import dense as dense_kernels
 from ..kernels import sparse as sparse_kernels
 from .exactness import DOUBLE, Rounding, find_rounding
 from .rows import Frame, Rows, times_power
-from .types import Array, is_sparse
+from .types import Array, find_rounded_integer, is_sparse, rounded_integer_message
 
 UNSHIFTED = 16  # spreads: how far from the origin float32 rows may lie without a shift before scores leave too much open
-EXACT_INTEGERS = 2**53  # float64 holds all integers up to here
 FEW_DIGITS = 1e-8  # a variance this small beside the squared mean is not to be had from their difference
 
 
@@ -57,21 +56,14 @@ def _row_and_column(raw: Any, place: Array) -> tuple[int, int]:
 
 def note_integers(start: int, raw: Any, rows: Rows) -> None:
     """Note the first integer that float64, in which rows are compared, would round. The user is warned of it once."""
-    if rows.frame.bits or raw.dtype.kind not in "iu" or raw.dtype.itemsize < 8 or rows.notices:
+    if rows.frame.bits or rows.notices:
         return
     values = raw.data if is_sparse(raw) else raw
-    if not values.size or (values.max() <= EXACT_INTEGERS and values.min() >= -EXACT_INTEGERS):
-        return
-    beyond = np.argwhere((values > EXACT_INTEGERS) | (values < -EXACT_INTEGERS))
-    large = values[tuple(beyond.T)]
-    one, digits = large.dtype.type(1), np.frexp(large.astype(np.float64))[1]
-    rounded = np.flatnonzero(large & ((one << (digits - 53).astype(large.dtype)) - one))
-    if len(rounded):
-        row, column = _row_and_column(raw, beyond[rounded[0]])
-        rows.notice(
-            f"X holds the integer {large[rounded[0]]} at row {start + row}, column {column}, which float64 rounds: subtract an "
-            f"offset from that column, so that it stays within 2^53, or rows that differ may count as equal."
-        )
+    found = find_rounded_integer(values)
+    if found is not None:
+        place = np.array(np.unravel_index(found, values.shape))
+        row, column = _row_and_column(raw, place)
+        rows.notice(rounded_integer_message(values[tuple(place)], start + row, column))
 
 
 def check_values(start: int, raw: Any, unit: bool) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .types import Array, at_most_float64, packages_of
+from .types import Array, at_most_float64, find_rounded_integer, packages_of, rounded_integer_message, warn
 
 
 class TableSource:
@@ -63,7 +63,21 @@ def _table(n: int, columns: list[Column], part: Callable[[Any, np.dtype], Array]
     if any(kind.kind == "O" for kind in kinds):
         numbers = np.column_stack([column.floats() for column in columns])
         return TableSource((n, len(columns)), numbers.dtype, lambda rows, _: numbers[rows])
-    return TableSource((n, len(columns)), np.result_type(*kinds), part)
+    dtype = np.result_type(*kinds)
+    if dtype.kind == "f":  # else values are looked at as integers, when they are read
+        _warn_of_rounded(columns, kinds)
+    return TableSource((n, len(columns)), dtype, part)
+
+
+def _warn_of_rounded(columns: list[Column], kinds: list[np.dtype]) -> None:
+    """Warn of the first integer that is rounded because other columns make the table one of floats."""
+    for place, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
+        if kind.kind in "iu" and kind.itemsize == 8:
+            values = column.all_rows()
+            row = find_rounded_integer(values)
+            if row is not None:
+                warn(rounded_integer_message(values[row], row, place), UserWarning)
+                return
 
 
 def _pandas(X: Any) -> TableSource:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 Array = NDArray[Any]
+EXACT_INTEGERS = 2**53  # float64 holds all integers up to here
 
 
 def warn(message: str, category: type[Warning]) -> None:
@@ -35,3 +36,23 @@ def at_most_float64(values: Array) -> Array:
         return values
     with np.errstate(over="ignore"):
         return values.astype(np.float64)
+
+
+def find_rounded_integer(values: Array) -> int | None:
+    """The place, in C order, of the first 64-bit integer that float64 rounds; None if there is none."""
+    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or not values.size:
+        return None
+    if values.max() <= EXACT_INTEGERS and values.min() >= -EXACT_INTEGERS:
+        return None
+    beyond = np.flatnonzero((values > EXACT_INTEGERS) | (values < -EXACT_INTEGERS))
+    large = np.ravel(values)[beyond]
+    one, digits = large.dtype.type(1), np.frexp(large.astype(np.float64))[1]
+    rounded = np.flatnonzero(large & ((one << (digits - 53).astype(large.dtype)) - one))
+    return int(beyond[rounded[0]]) if len(rounded) else None
+
+
+def rounded_integer_message(value: Any, row: int, column: Any) -> str:
+    return (
+        f"X holds the integer {value} at row {row}, column {column}, which float64 rounds: subtract an offset from that "
+        "column, so that it stays within 2^53, or rows that differ may count as equal."
+    )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.types import Array
+from ..core.types import Array, find_rounded_integer, rounded_integer_message, warn
 from .errors import FileError, check_unpacked, need, told_of
 from .options import Opened, Options, check_shape, place_of, places_of
 from .streamed import Streamed, more_than_a_batch, rows_in_a_batch
@@ -130,7 +130,7 @@ def _open(table: Table, options: Options) -> Opened:
     plan = _plan(table, options)
     n = options.limited(table.n)
     check_unpacked(table.path, n * plan.d * plan.dtype.itemsize, table.path.stat().st_size)
-    rows = Streamed(str(table.path), (n, plan.d), plan.dtype, partial(_arrays, table, plan), options.scratch)
+    rows = Streamed(str(table.path), (n, plan.d), plan.dtype, partial(_arrays, table, plan, []), options.scratch)
     rows.unpacking = table.unpacking(plan)
     check_shape(table.path, rows)
     names = None if plan.is_list else plan.names
@@ -190,12 +190,28 @@ def _width(table: Table, name: str) -> int:
     return 1  # there are no rows
 
 
-def _arrays(table: Table, plan: Plan) -> Iterator[Array]:
+def _arrays(table: Table, plan: Plan, noted: list[str]) -> Iterator[Array]:
+    """All rows, batch by batch. The user is warned of the first integer that is rounded, once for all passes."""
     start = 0
     with told_of(table.path, "reading its rows", ANEW):
         for batch in table.batches(plan.names, rows_in_a_batch(plan.d)):
-            yield _array(table.path, plan, batch, start)
+            rows = _array(table.path, plan, batch, start)
+            if not noted and not plan.is_list and plan.dtype.kind == "f":
+                _note_rounded(batch, start, noted)
+            yield rows
             start += batch.num_rows
+
+
+def _note_rounded(batch: Any, start: int, noted: list[str]) -> None:
+    """Warn of an integer that is rounded because other columns hold floats."""
+    for place, column in enumerate(batch.columns):
+        if _types().is_int64(column.type) or _types().is_uint64(column.type):
+            values = column.to_numpy(zero_copy_only=False)
+            row = find_rounded_integer(values)
+            if row is not None:
+                noted.append(rounded_integer_message(values[row], start + row, place))
+                warn(noted[0], UserWarning)
+                return
 
 
 def _array(path: Path, plan: Plan, batch: Any, start: int) -> Array:
