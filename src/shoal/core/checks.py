@@ -95,7 +95,7 @@ def _plain(X: Any) -> bool:
 
 
 HEAVIEST = 1e250  # of all rows together: times a squared distance, still a float64
-LIGHTEST = 1e-290  # of a row: float64 still has all digits of it times a coordinate, and a number for its inverse
+LIGHTEST = 1e-300  # of a row: times a coordinate, still not a denormal number; and it has an inverse
 
 
 def check_weights(sample_weight: Any, n: int) -> Array | None:
