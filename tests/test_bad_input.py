@@ -251,6 +251,7 @@ BAD_CENTERS = {
     "complex": (GOOD[:3] + 1j, "init"),
     "ragged": ([[1.0, 2.0], [1.0], [3.0]], "init"),
     "empty": (np.empty((0, 3)), r"init has shape \(0, 3\)"),
+    "a mask": (np.ma.masked_array(GOOD[:3], GOOD[:3] == GOOD[1, 2]), "init has a mask, first at row 1, column 2"),
 }
 
 
@@ -295,6 +296,8 @@ BAD_WEIGHTS = {
     "objects": ([object()] * 20, "sample_weight"),
     "a negative number": (-2.0, "sample_weight"),
     "zero": (0, "sample_weight"),
+    "a mask": (np.ma.masked_array(np.ones(20), np.arange(20) == 4), "sample_weight has a mask, first at row 4"),
+    "too little": (np.where(np.arange(20) == 4, 5e-324, 1.0), r"sample_weight\[4\] is 4.94e-324, too little"),
 }
 
 

@@ -160,6 +160,15 @@ def test_bad_clusterings_are_refused(measure):
         measure(np.full((4, 2), np.nan), X[:3])
 
 
+@pytest.mark.parametrize("offset", [1e6, -1e9, 1e12])
+def test_quality_does_not_depend_on_the_place(offset):
+    rng = np.random.default_rng(0)
+    centers = rng.integers(-40, 40, (9, 2)).astype(float)
+    X = centers[rng.integers(9, size=200)] + rng.integers(-4, 5, (200, 2))
+    for measure in (metrics.simplified_silhouette, metrics.davies_bouldin):
+        assert measure(X + offset, centers + offset) == pytest.approx(measure(X, centers), rel=1e-9)
+
+
 def curve(X, ks):
     return [KMeans(k, random_state=0).fit(X).inertia_ for k in ks]
 

@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
-from shoal import KMeans, MiniBatchKMeans, NestedKMeans, OnlineKMeans, SphericalMixture, metrics
+from shoal import KMeans, MiniBatchKMeans, NestedKMeans, OnlineKMeans, SphericalMixture, metrics, open_rows
 from shoal.core import rows as rows_module
 from tests import naive
 from tests.strategies import ALGORITHMS, blobs, cloud, first_rows, problems, spread_rows
@@ -344,6 +344,22 @@ class TestLargeIntegers:
         assert adjusted_rand_score(self.values.ravel(), model.labels_) == 1
         np.testing.assert_array_equal(model.predict(rows), model.labels_)
 
+    @pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow", "parquet"])
+    @pytest.mark.parametrize("other", [np.float32, np.float64, np.uint64])
+    @few_distinct
+    def test_beside_columns_of_floats(self, tmp_path, other, package):
+        columns = {"a": np.arange(60).astype(other), "b": self.values.ravel() + 2**62}
+        if package == "parquet":
+            file = tmp_path / "x.parquet"
+            pytest.importorskip("pyarrow.parquet").write_table(pytest.importorskip("pyarrow").table(columns), file)
+            rows = open_rows(file)
+        else:
+            frames = pytest.importorskip(package)
+            rows = (frames.table if package == "pyarrow" else frames.DataFrame)(columns)
+        with pytest.warns(UserWarning, match="at row 1, column 'b', which float64 rounds") as seen:
+            KMeans(3, random_state=0).fit(rows)
+        assert sum("float64 rounds" in str(warning.message) for warning in seen) == 1
+
 
 class TestFarFromTheFit:
     """Rows of another size than those the model knows: right or refused, never wrong in silence."""
@@ -438,7 +454,6 @@ class TestEquivariance:
         moved = rows * 2.0**exponent + shift * 2.0**exponent
         model = KMeans(12, init=first_rows(moved, 12)).fit(moved)
         np.testing.assert_array_equal(base.labels_, model.labels_)
-
 
     @pytest.mark.parametrize("shift", [3.0, -37.5, 1e3, 1e4])
     @pytest.mark.parametrize("exponent", [-60, 0, 60])

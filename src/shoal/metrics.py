@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils._param_validation import StrOptions, validate_parameter_constraints
 
-from .core.blocks import Block, Centers
+from .core.blocks import Block, Centers, DenseBlock, nearest_others, rounding
 from .core.checks import check_centers, check_rows, check_weights
 from .core.estimator import near_block
 from .core.parameters import MAX_THREADS, Count
@@ -29,7 +29,7 @@ __all__ = [
     "simplified_silhouette",
 ]
 
-AT_ONCE = 1 << 20  # scores of rows or centres against all centres at a time
+AT_ONCE = 1 << 20  # scores of centres against all centres at a time
 CLEAR = 2.5  # a knee is where the energy falls so many times as steeply before as anywhere after
 
 
@@ -135,15 +135,8 @@ class _Share(NamedTuple):
 
 def silhouettes(block: Block, labels: Array, centers: Centers, frame: Frame) -> Array:
     """Of each row: how much nearer its own centre is than the next one, from -1 to 1."""
-    n, k = len(block), len(centers.C)
-    others = np.empty(n, np.intp)
-    step = max(1, AT_ONCE // k)
-    for a in range(0, n, step):
-        here = slice(a, min(a + step, n))
-        S = block.take(here).scores(centers, slice(None))
-        S[np.arange(len(S)), labels[here]] = np.inf
-        others[here] = S.argmin(axis=1)
-    own, other = (frame.distances_out_of(block.pair_distances(np.arange(n), ids, centers)) for ids in (labels, others))
+    pairs = (labels, nearest_others(block, labels, centers))
+    own, other = (frame.distances_out_of(block.pair_distances(np.arange(len(block)), ids, centers)) for ids in pairs)
     most = np.maximum(own, other)
     return np.asarray((other - own) / np.where(most > 0, most, 1))
 
@@ -208,21 +201,27 @@ def davies_bouldin(
 def overlap(C: Array, widths: Array, frame: Frame) -> float:
     """The Davies-Bouldin index of centres (k, d) in a frame, whose rows are so far from them in the mean.
 
-    Distances from products find the most similar cluster; the index has the distance itself. Of two centres at one place it
-    is infinite, unless their rows are there, too.
+    Distances from products narrow down which cluster is the most similar; what rounding leaves open, the distances themselves
+    decide. Of two centres at one place the index is infinite, unless their rows are there, too.
     """
-    norms2 = np.einsum("ij,ij->i", C, C, dtype=np.float64)
+    block, centers = DenseBlock(C), DenseBlock.prepare(C)
+    norms2, off = centers.norms2, rounding(C.dtype, C.shape[1])
     worst = np.zeros(len(C))
+
+    def ratios(sums: Array, squares: Array) -> Array:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.nan_to_num(sums / frame.distances_out_of(np.maximum(squares, 0)), nan=0.0, posinf=np.inf)
+
     step = max(1, AT_ONCE // len(C))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for a in range(0, len(C), step):
-            some = np.arange(a, min(a + step, len(C)))
-            squares = norms2[some, None] + norms2 - 2 * (C[some] @ C.T).astype(np.float64)
-            ratios = (widths[some, None] + widths) / frame.distances_out_of(np.maximum(squares, 0))
-            ratios[np.arange(len(some)), some] = -1
-            other = np.nan_to_num(ratios, nan=0.0).argmax(axis=1)
-            apart = np.square(C[some].astype(np.float64) - C[other]).sum(axis=1)
-            worst[some] = np.nan_to_num((widths[some] + widths[other]) / frame.distances_out_of(apart), nan=0.0, posinf=np.inf)
+    for a in range(0, len(C), step):
+        some = np.arange(a, min(a + step, len(C)))
+        sums, scale = widths[some, None] + widths, norms2[some, None] + norms2
+        squares = scale - 2 * (C[some] @ C.T).astype(np.float64)
+        least, most = ratios(sums, squares + off * scale), ratios(sums, squares - off * scale)
+        for bound in (least, most):
+            bound[np.arange(len(some)), some] = -1
+        line, other = np.nonzero(most >= np.maximum(least.max(axis=1), 0)[:, None])
+        np.maximum.at(worst, some[line], ratios(sums[line, other], block.pair_distances(some[line], other, centers)))
     return float(worst.mean()) if len(C) > 1 else 0.0
 
 

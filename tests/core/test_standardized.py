@@ -62,7 +62,7 @@ def test_constant_columns_and_outliers_in_front():
     np.testing.assert_allclose(mean, rows.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(scale[:-1], rows[:, :-1].std(axis=0), rtol=1e-9)
     assert scale[-1] == 1
-    assert not Scaled(source, np.stack([mean, scale])).read(0, 300)[:, -1].any()
+    assert not Scaled(source, np.stack([mean, scale]), source.dtype).read(0, 300)[:, -1].any()
 
 
 def test_columns_that_float64_has_no_variance_for():
@@ -103,3 +103,33 @@ def test_a_report_is_in_the_units_of_the_rows():
     usual = {trait.column: trait.usual for cluster in facts.clusters for trait in cluster.traits}
     assert usual["column 1"] == pytest.approx(X[:, 1].mean())
     assert facts.measure == "squared distances of standardized rows"
+
+
+class TestFineDifferences:
+    """float32 would round away what tells scaled rows apart, where they lie far from the mean."""
+
+    outlier = np.r_[[[1e12]], np.arange(89)[:, None] % 3 + 1].astype(np.float32)
+    two_places = np.r_[np.full((30, 1), 1e6), np.random.default_rng(0).normal(size=(60, 1)) * 0.01].astype(np.float32)
+    far = (np.random.default_rng(0).normal(size=(90, 1)) + 1e6).astype(np.float32)
+
+    @pytest.mark.parametrize(
+        ("rows", "layout"),
+        [(outlier, np.asarray), (two_places, np.asarray), (far, sparse.csr_array)],
+        ids=["an outlier", "two places", "far from zero"],
+    )
+    def test_they_are_kept(self, rows, layout):
+        model, exact = (
+            shoal.Standardized(shoal.KMeans(4, random_state=0, n_init=3)).fit(layout(rows).astype(dtype))
+            for dtype in (np.float32, np.float64)
+        )
+        assert model.inertia_ == pytest.approx(exact.inertia_, rel=1e-6)
+        np.testing.assert_array_equal(model.labels_, exact.labels_)
+        for one in (model, exact):
+            for dtype in (np.float32, np.float64):
+                np.testing.assert_array_equal(one.predict(layout(rows).astype(dtype)), exact.labels_)
+
+    @pytest.mark.parametrize("draw", ["normal", "uniform", "exponential", "lognormal"])
+    def test_ordinary_rows_stay_in_float32(self, draw):
+        rows = getattr(np.random.default_rng(0), draw)(size=(20_000, 3)).astype(np.float32)
+        model = shoal.Standardized(shoal.KMeans(3, random_state=0, max_iter=2)).fit(rows)
+        assert model.cluster_centers_.dtype == np.float32

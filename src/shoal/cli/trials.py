@@ -22,10 +22,11 @@ def ready(data: str, settings: Mapping[str, Any]) -> Any:
     rows = open_data(data, settings)
     if not settings.get("standardize"):
         return rows
-    from ..core.scaled import Scaled, scales_of
+    from ..core.scaled import Scaled, scaled_dtype, scales_of
 
     with opening(data):
-        return Scaled(rows, scales_of(rows, None, settings["threads"]))
+        scales = scales_of(rows, None, settings["threads"])
+        return Scaled(rows, scales, scaled_dtype(rows, scales))
 
 
 def within(rows: Any, method: str, k: int, settings: Mapping[str, Any]) -> dict[str, Any]:

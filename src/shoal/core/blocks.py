@@ -255,10 +255,29 @@ def _decide(block: Block, rows: Array, limit: Array, centers: Centers, labels: A
         part = block.take(some)
         open_ = part.scores(centers, slice(None)) <= limit[some, None]
         open_[np.arange(len(some)), labels[some]] = True
-        line, ids = np.nonzero(open_)
-        distances = np.full((len(some), len(centers.C)), np.inf)
-        distances[line, ids] = part.pair_distances(line, ids, centers)
-        labels[some] = distances.argmin(axis=1)
+        labels[some] = _nearest_open(part, open_, centers)
+
+
+def _nearest_open(block: Block, open_: Array, centers: Centers) -> Array:
+    """The nearest of those centres of each row that are open, (rows, centres) bool: by distance, the first of equals."""
+    line, ids = np.nonzero(open_)
+    distances = np.full(open_.shape, np.inf)
+    distances[line, ids] = block.pair_distances(line, ids, centers)
+    nearest: Array = distances.argmin(axis=1)
+    return nearest
+
+
+def nearest_others(block: Block, labels: Array, centers: Centers) -> Array:
+    """The nearest centre of each row other than that of its label, the first of equals."""
+    others, off = np.empty(len(block), np.intp), rounding(block.X.dtype, block.X.shape[1])
+    for s in pieces(len(block), max(1, DOUBTS_AT_ONCE // len(centers.C))):
+        part = block.take(s)
+        every, S = np.arange(len(part)), part.scores(centers, slice(None))
+        S[every, labels[s]] = np.inf
+        best = S.argmin(axis=1)
+        margin = 2 * off * (part.squared_norms() + centers.norms2[best])
+        others[s] = _nearest_open(part, (S[every, best] + margin)[:, None] >= S, centers)
+    return others
 
 
 def slack_of(norms2: Array, dtype: np.dtype, columns: int) -> Array:

@@ -17,9 +17,7 @@ from .types import Array, is_sparse
 def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
     """A source of the rows of X, checked against an estimator if there is one. Values are looked at block by block."""
     X = bring(X)
-    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        row, column = np.argwhere(np.ma.getmaskarray(X))[0]
-        raise ValueError(f"X has a mask, first at row {row}, column {column}: drop such rows or fill them in.")
+    check_unmasked(X, "X")
     if type(X).__name__ == "LazyFrame":
         raise TypeError("X is a LazyFrame, which has no rows yet: call .collect() first.")
     if not _plain(X):
@@ -39,6 +37,14 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
     if source.dtype.kind not in "biuf":
         raise ValueError(f"X holds values of type {source.dtype}: give real numbers, one column a feature.")
     return source
+
+
+def check_unmasked(values: Any, name: str) -> None:
+    """Raise for values that a mask hides: NumPy would use what is behind it."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        place = zip(("row", "column"), np.argwhere(np.ma.getmaskarray(values))[0], strict=False)
+        where = ", ".join(f"{axis} {index}" for axis, index in place)
+        raise ValueError(f"{name} has a mask, first at {where}: drop such rows or fill them in.")
 
 
 def _check_features(estimator: Any, X: Any, reset: bool) -> None:
@@ -71,6 +77,7 @@ def check_names(names: Any) -> None:
 
 def floats(values: Any, name: str) -> Array:
     """An array of float64, or one sentence about why not."""
+    check_unmasked(values, name)
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "biufO":
@@ -88,6 +95,7 @@ def _plain(X: Any) -> bool:
 
 
 HEAVIEST = 1e250  # of all rows together: times a squared distance, still a float64
+LIGHTEST = 1e-300  # of a row: times a coordinate, still not a denormal number; and it has an inverse
 
 
 def check_weights(sample_weight: Any, n: int) -> Array | None:
@@ -108,6 +116,12 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
     if weights.max(initial=0) > HEAVIEST / n:
         raise ValueError(
             f"sample_weight goes up to {weights.max():.3g}, whose sums are out of range: divide all weights by it."
+        )
+    light = np.flatnonzero((weights > 0) & (weights < LIGHTEST))
+    if len(light):
+        raise ValueError(
+            f"sample_weight[{light[0]}] is {weights[light[0]]:.3g}, too little for float64 to add up: "
+            "give the row weight 0, or multiply all weights by a power of ten."
         )
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one row must count.")

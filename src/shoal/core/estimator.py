@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import schema
 from .blocks import Block, Centers
-from .checks import check_rows, check_weights, floats
+from .checks import check_rows, check_unmasked, check_weights, floats
 from .driver import REASONS
 from .engine import lazily
 from .exactness import fallbacks, holds, moved
@@ -195,6 +195,7 @@ class CentersEstimator(
         self._validate_params()
         sizes = check_fitted_state(self, *self._prediction_attributes)
         check_unchanged_parameters(self)
+        check_unmasked(self.cluster_centers_, "cluster_centers_")
         C = np.asarray(self.cluster_centers_)
         if self._centers_frame.bits and C.dtype.kind in "biuf":
             C = C > 0.5

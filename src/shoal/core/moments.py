@@ -56,7 +56,7 @@ def _row_and_column(raw: Any, place: Array) -> tuple[int, int]:
 
 def note_integers(start: int, raw: Any, rows: Rows) -> None:
     """Note the first integer that float64, in which rows are compared, would round. The user is warned of it once."""
-    if rows.frame.bits or raw.dtype.kind not in "iu" or raw.dtype.itemsize < 8 or rows.notices:
+    if rows.frame.bits or rows.notices:
         return
     values = raw.data if is_sparse(raw) else raw
     place = find_rounded_integer(values)

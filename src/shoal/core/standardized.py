@@ -20,7 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 from .checks import check_rows, check_weights
 from .engine import lazily, using
 from .estimator import all_or_nothing
-from .scaled import scaled, scales_of
+from .rows import working_dtype
+from .scaled import scaled, scaled_dtype, scales_of
 from .schema import Fitted, Names, OutputConfig, SizeOf, Spec, check_fitted_state, doubles
 from .sources import FileSource
 from .types import Array
@@ -101,17 +102,18 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             weights = check_weights(sample_weight, source.shape[0])
             self.mean_, self.scale_ = scales_of(source, weights, getattr(self.estimator, "n_threads", None))
             more = {} if weights is None else {"sample_weight": weights}
-            self.estimator_ = clone(self.estimator).fit(self._scaled(source), **more)
+            scales = np.stack([self.mean_, self.scale_])
+            self.estimator_ = clone(self.estimator).fit(scaled(source, scales, scaled_dtype(source, scales)), **more)
         return self
-
-    def _scaled(self, source: Any) -> FileSource:
-        return scaled(source, np.stack([self.mean_, self.scale_]))
 
     def scaled(self, X: Any) -> FileSource:
         """Rows as the estimator gets to see them: what it takes in their place."""
         check_is_fitted(self, list(self._required_attributes))
         check_fitted_state(self, *self._required_attributes)
-        return self._scaled(check_rows(self, X, reset=False))
+        source = check_rows(self, X, reset=False)
+        fitted = getattr(self.estimator_, "cluster_centers_", np.empty(0, np.float32)).dtype
+        dtype = np.promote_types(working_dtype(source.dtype), working_dtype(fitted))  # rows of a fit in float64 stay so
+        return scaled(source, np.stack([self.mean_, self.scale_]), dtype)
 
     @lazily
     def predict(self, X: Any) -> Array:

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 Array = NDArray[Any]
-
-
 EXACT_INTEGERS = 2**53  # float64 holds all integers up to here
 
 

@@ -130,7 +130,7 @@ def _open(table: Table, options: Options) -> Opened:
     plan = _plan(table, options)
     n = options.limited(table.n)
     check_unpacked(table.path, n * plan.d * plan.dtype.itemsize, table.path.stat().st_size)
-    rows = Streamed(str(table.path), (n, plan.d), plan.dtype, partial(_arrays, table, plan), options.scratch)
+    rows = Streamed(str(table.path), (n, plan.d), plan.dtype, partial(_arrays, table, plan, []), options.scratch)
     rows.unpacking = table.unpacking(plan)
     check_shape(table.path, rows)
     names = None if plan.is_list else plan.names
@@ -190,11 +190,13 @@ def _width(table: Table, name: str) -> int:
     return 1  # there are no rows
 
 
-def _arrays(table: Table, plan: Plan) -> Iterator[Array]:
-    start, is_told = 0, plan.is_list or plan.dtype.kind != "f"
+def _arrays(table: Table, plan: Plan, warned: list[bool]) -> Iterator[Array]:
+    """All rows, batch by batch. The user is warned of the first integer that is rounded, once for all passes."""
+    start, may_round = 0, not plan.is_list and plan.dtype.kind == "f"
     with told_of(table.path, "reading its rows", ANEW):
         for batch in table.batches(plan.names, rows_in_a_batch(plan.d)):
-            is_told = is_told or _warns_of_rounding(table.path, plan, batch, start)
+            if may_round and not warned and _warns_of_rounding(table.path, plan, batch, start):
+                warned.append(True)
             yield _array(table.path, plan, batch, start)
             start += batch.num_rows
 
