@@ -7,6 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import StandardScaler
 
 import shoal
+from shoal.core import deadline, fitting, standardized
 from shoal.core.scaled import Scaled, scales_of
 from shoal.core.sources import find_source
 from shoal.io import checkpoint
@@ -103,3 +104,17 @@ def test_a_report_is_in_the_units_of_the_rows():
     usual = {trait.column: trait.usual for cluster in facts.clusters for trait in cluster.traits}
     assert usual["column 1"] == pytest.approx(X[:, 1].mean())
     assert facts.measure == "squared distances of standardized rows"
+
+
+def test_the_time_budget_counts_from_the_call(monkeypatch):
+    """Not from where the columns are measured, which takes a pass over the rows."""
+    measured, begun = [], []
+    real_scales, real_start = standardized.scales_of, fitting.budget_start
+    monkeypatch.setattr(standardized, "scales_of", lambda *given: measured.append(deadline.now()) or real_scales(*given))
+    monkeypatch.setattr(fitting, "budget_start", lambda: begun.append(real_start()) or begun[-1])
+    shoal.Standardized(shoal.KMeans(3, time_budget=60.0)).fit(X)
+    shoal.KMeans(3).fit(X)
+    assert begun[0] < measured[0] < begun[1]
+    with deadline.called_at(1.0):
+        assert deadline.budget_start() == 1.0
+        assert deadline.budget_start() > 1.0  # a fit within that one

@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .checks import check_rows, check_weights
+from .deadline import called_at, now
 from .engine import lazily, using
 from .estimator import all_or_nothing
 from .scaled import scaled, scales_of
@@ -95,13 +96,15 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         -------
         self
         """
+        begun = now()
         self._validate_params()
         with using(engine, X), all_or_nothing(self):
             source = check_rows(self, X, reset=True)
             weights = check_weights(sample_weight, source.shape[0])
             self.mean_, self.scale_ = scales_of(source, weights, getattr(self.estimator, "n_threads", None))
             more = {} if weights is None else {"sample_weight": weights}
-            self.estimator_ = clone(self.estimator).fit(self._scaled(source), **more)
+            with called_at(begun):
+                self.estimator_ = clone(self.estimator).fit(self._scaled(source), **more)
         return self
 
     def _scaled(self, source: Any) -> FileSource:
