@@ -39,7 +39,7 @@ def compare(data: str, clusters: int, methods: str, output: str | None, force: b
     with watching(settings["progress"], settings["quiet"]) as watch, limited(settings):
         rows = ready(data, settings)
         check_clusters(clusters, rows.shape[0])
-        chosen = {name: within(rows, name, clusters, settings) for name in names}
+        chosen = dict(zip(names, within(rows, [(name, clusters) for name in names], settings), strict=True))
         watch.note("finding a start")
         centers = start(rows, clusters, min(chosen.values(), key=lambda one: one["threads"] or math.inf))
         runs = []

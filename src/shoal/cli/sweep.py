@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from pathlib import Path
@@ -76,7 +77,8 @@ def sweep(data: str, clusters: Span, method: str, output: str | None, force: boo
     with watching(settings["progress"], settings["quiet"]) as watch, limited(settings):
         rows = ready(data, settings)
         check_clusters(clusters.counts[-1], rows.shape[0])
-        points = _points(rows, clusters, within(rows, method, clusters.counts[-1], settings), watch)
+        tries = within(rows, [(method, k) for k in clusters.counts], settings)
+        points = _points(rows, clusters, min(tries, key=lambda one: one["threads"] or math.inf), watch)
         found = _knee(points)
         if path is not None:
             from ..report import write_sweep
