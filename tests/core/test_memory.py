@@ -279,5 +279,7 @@ def test_what_the_machine_can_not_hold_is_refused(monkeypatch):
     monkeypatch.setattr(memory, "machine_bytes", lambda: 16e9)
     with pytest.raises(MemoryError, match=r"^KMeans on 3 rows takes about .* GB, but this machine has 16 GB: take fewer"):
         shoal.KMeans(2).fit(thin)
+    with pytest.raises(MemoryError, match="but this machine has 16 GB"):
+        shoal.Standardized(shoal.KMeans(2)).fit(thin)
     monkeypatch.undo()
     assert memory.machine_bytes() > 1e8

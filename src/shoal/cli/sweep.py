@@ -66,6 +66,7 @@ def sweep(data: str, clusters: Span, method: str, output: str | None, force: boo
     for each k.
     """
     from ..report import words
+    from .data import open_data
     from .output import refuse, saving, show, show_table, tell
     from .plan import check_clusters, limited
     from .progress import watching
@@ -75,9 +76,10 @@ def sweep(data: str, clusters: Span, method: str, output: str | None, force: boo
     if path is not None:
         refuse(path, force, data)
     with watching(settings["progress"], settings["quiet"]) as watch, limited(settings):
-        rows = ready(data, settings)
+        rows = open_data(data, settings)
         check_clusters(clusters.counts[-1], rows.shape[0])
         tries = within(rows, [(method, k) for k in clusters.counts], settings)
+        rows = ready(rows, data, settings)
         points = _points(rows, clusters, min(tries, key=lambda one: one["threads"] or math.inf), watch)
         found = _knee(points)
         if path is not None:

@@ -10,16 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .data import fingerprint, open_data
+from .data import fingerprint
 from .errors import opening, reading_data
 from .methods import estimator
 from .plan import threads_for
 from .progress import Watch
 
 
-def ready(data: str, settings: Mapping[str, Any]) -> Any:
-    """The rows, standardized if that is wanted."""
-    rows = open_data(data, settings)
+def ready(rows: Any, data: str, settings: Mapping[str, Any]) -> Any:
+    """The rows of a file, standardized if that is wanted."""
     if not settings.get("standardize"):
         return rows
     from ..core.scaled import Scaled, scales_of

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 from . import directions
 from .rows import PARTITION, Rows, rows_in_a_block, working_dtype
 from .seeding import LEADING, SKETCH, sample_size
-from .sources import FileSource, Source
+from .sources import FarSource, FileSource, Source
 from .threads import default_threads
 from .types import is_sparse
 
@@ -193,14 +193,11 @@ def planned(model: Any, rows: Rows) -> Iterator[None]:
         rows.n_threads = min(rows.n_threads, threads)
         yield
         return
-    if limit is None and rows.is_far:  # on several machines
+    if limit is None:
+        check_fit(model, rows.source, rows.has_weights)
         yield
         return
     load = Workload.of(rows.source, rows.has_weights)
-    if limit is None:
-        check_machine(f"{type(model).__name__} on {load.n:,} rows", sum(parts_of(model, load, 1).values()))
-        yield
-        return
     rows.n_threads, needed = _threads_within(model, load, rows.n_threads, limit)
     tokens = SPARE.set(limit - needed), THREADS.set(rows.n_threads)
     try:
@@ -230,6 +227,13 @@ def _threads_within(model: Any, load: Workload, n_threads: int, limit: float) ->
     if needed > limit:
         raise MemoryError(_refusal(model, load, limit, needed))
     return n_threads, needed
+
+
+def check_fit(model: Any, source: Source, has_weights: bool) -> None:
+    """Refuse a fit that this machine can't do, by far."""
+    if not isinstance(source, FarSource):  # whose rows are on several machines
+        needed = sum(plan(model, source, 1, has_weights).values())
+        check_machine(f"{type(model).__name__} on {source.shape[0]:,} rows", needed)
 
 
 def check_machine(what: str, needed: float) -> None:

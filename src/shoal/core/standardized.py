@@ -21,6 +21,7 @@ from .checks import check_rows, check_weights
 from .deadline import called_at, now
 from .engine import lazily, using
 from .estimator import all_or_nothing
+from .memory import check_fit
 from .scaled import scaled, scales_of
 from .schema import Fitted, Names, OutputConfig, SizeOf, Spec, check_fitted_state, doubles
 from .sources import FileSource
@@ -101,6 +102,9 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         with using(engine, X), all_or_nothing(self):
             source = check_rows(self, X, reset=True)
             weights = check_weights(sample_weight, source.shape[0])
+            if hasattr(self.estimator, "_memory"):  # before several numbers for each column are held
+                self.estimator._validate_params()
+                check_fit(self.estimator, source, weights is not None)
             self.mean_, self.scale_ = scales_of(source, weights, getattr(self.estimator, "n_threads", None))
             more = {} if weights is None else {"sample_weight": weights}
             with called_at(begun):
