@@ -231,7 +231,7 @@ def _threads_within(model: Any, load: Workload, n_threads: int, limit: float) ->
 
 def check_fit(model: Any, source: Source, has_weights: bool) -> None:
     """Refuse a fit that this machine can't do, by far."""
-    if not isinstance(source, FarSource):  # whose rows are on several machines
+    if not isinstance(source, FarSource) and not getattr(model, "store", False):  # elsewhere; with better advice of its own
         needed = sum(plan(model, source, 1, has_weights).values())
         check_machine(f"{type(model).__name__} on {source.shape[0]:,} rows", needed)
 
