@@ -1,15 +1,16 @@
 """compare, sweep and export."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import shoal
-from shoal.cli import errors, trials
+from shoal.cli import errors, plan, trials
 from shoal.cli.progress import Watch
 from shoal.cli.sweep import Counts, Span, _room
-from shoal.core.memory import LIMIT
+from shoal.core.memory import LIMIT, size_of
 from shoal.core.sources import find_source
 from tests.cli.calling import refused, result, run
 
@@ -120,6 +121,32 @@ def test_the_sample_of_a_sweep_keeps_to_it_too(rows):
     assert _room(wide, Span([3, 5]), chosen) == 20_000
     assert 5 < _room(wide, Span([3, 5]), {**chosen, "memory": 8.4e8}) < 10_000  # which are in memory: 240 MB
     assert _room(wide, Span([3, 5]), {**chosen, "memory": 1e8}) == 5
+
+
+@pytest.mark.parametrize("fits", [[("lloyd", 20), ("elkan", 20)], [("lloyd", 5), ("lloyd", 200)]], ids=["methods", "clusters"])
+def test_the_limit_that_is_recommended_is_enough_for_all_fits(fits):
+    """The first of which may take less than others, and fewer clusters more: their start is found among more rows."""
+    rows = find_source(np.lib.format.open_memmap("many.npy", "w+", np.float32, (1_000_000, 16)))
+    chosen = {"memory": 3.1e8, "threads": 1}
+    with pytest.raises(errors.NoRoom) as refused:
+        trials.within(rows, fits, chosen)
+    told = re.search(r"allow ([0-9.]+ .B)\.$", str(refused.value))[1]
+    found = trials.within(rows, fits, {**chosen, "memory": size_of(told)})
+    assert [(one["method"], one["clusters"]) for one in found] == fits
+
+
+def test_a_trial_of_wide_rows_is_small(monkeypatch, rows):
+    """However wide rows are: `inspect` reads no more than so many bytes to estimate how long a fit takes."""
+    reads = []
+
+    class Watched(type(find_source(rows))):
+        def read(self, start, stop):
+            reads.append(stop - start)
+            return super().read(start, stop)
+
+    monkeypatch.setattr(plan, "MAX_TRIAL_BYTES", 8 * 3 * 50)
+    assert plan.estimate_seconds(Watched(rows), "lloyd", 4, 1) > 0
+    assert max(reads) == 50
 
 
 def test_exports(capsys):

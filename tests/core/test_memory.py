@@ -1,6 +1,7 @@
 """Fits below a limit of memory, or none at all."""
 
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from shoal.cli import output
 from shoal.core import memory, partition
 from shoal.core.memory import MemoryLimit, Workload, in_words, plan, planned, size_of
 from shoal.core.rows import Rows
+from shoal.core.scaled import Scaled
 from shoal.core.sources import ArraySource, find_source
 from shoal.io import streamed
 from shoal.kmeans.auto import choose_algorithm, find
@@ -209,3 +211,75 @@ def test_sparse_rows_count_for_what_they_hold():
     model = shoal.KMeans(3)
     parts = [plan(model, source, 1)["blocks"] for source in (thin, thick)]
     assert parts[1] > 3 * 2000 * 1000 * 12 * 2 > parts[0]
+
+
+def peak_of(work):
+    """Most bytes that NumPy holds during a call, beside what it held before."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("algorithm", ["elkan", "exponion", "yinyang"])
+def test_steps_with_bounds_take_what_is_planned(algorithm):
+    """Also where there are many centres: neither their distances nor the bounds of a block are copied as a whole."""
+    k, points = 1000, np.random.default_rng(0).random((16_384, 2), np.float32)
+    rows = Rows(ArraySource(points), n_threads=1)
+    model = shoal.KMeans(k, algorithm=algorithm)
+    expected = sum(model._memory(Workload.of(rows.source)).values())
+    with rows:
+        assign = find(rows, k, algorithm)[1]
+        state, _ = partition.advance(rows, partition.begin(rows, points[:k].copy()), assign)
+        held = sum(a.nbytes for a in state.bounds)
+        assert peak_of(lambda: partition.advance(rows, state, assign)) + held < expected + 3e7
+    between = model._memory(Workload.of(rows.source)).get("distances between centres", 0.0)
+    assert between == (0.0 if algorithm == "yinyang" else 8.0 * k * k)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("mean", [0.0, 1.0])
+def test_rows_are_scaled_without_large_copies(layout, mean):
+    points = np.random.default_rng(0).random((1000, 2000), np.float32)
+    scaled = Scaled(find_source(layout(points)), np.stack([np.full(2000, mean), np.full(2000, 3.0)]), np.dtype(np.float32))
+    everything = np.arange(1000)
+    copy_of_rows = peak_of(lambda: scaled.source.take(everything))
+    assert peak_of(lambda: scaled.take(everything)) < copy_of_rows + points.nbytes + 1e7
+    found = scaled.take(everything)
+    found = found.toarray() if sparse.issparse(found) else found
+    np.testing.assert_array_equal(found, ((points - np.float64(mean)) / 3.0).astype(np.float32))
+
+
+def test_a_limit_for_float64_is_accepted():
+    """Rows turn out to need float64 during the fit; the limit that is recommended then has room for that."""
+    points = (1e6 + np.random.default_rng(0).normal(size=(1000, 1500))).astype(np.float32)
+    points[:3] = np.random.default_rng(1).normal(size=(3, 1500)) * 0.01
+    refusals = []
+    limit = "1MB"
+    for _ in range(3):
+        model = shoal.KMeans(3, init=points[[0, 5, 6]], max_iter=1, n_threads=8)
+        try:
+            with MemoryLimit(limit):
+                model.fit(points)
+            break
+        except MemoryError as error:
+            refusals.append(str(error))
+            limit = re.search(r"allow ([0-9.]+ .?B)", refusals[-1])[1]
+    assert len(refusals) == 2, refusals
+    assert model.cluster_centers_.dtype == np.float64
+    assert memory.THREADS.get() is None
+    assert memory.SPARE.get() is None
+
+
+def test_what_the_machine_can_not_hold_is_refused(monkeypatch):
+    """Files may state any number of columns. Without a limit, a fit that takes far more than there is is not begun."""
+    thin = sparse.csr_array((np.ones(3, np.float32), np.arange(3), np.arange(4)), shape=(3, 2**31 - 1))
+    monkeypatch.setattr(memory, "machine_bytes", lambda: 16e9)
+    with pytest.raises(MemoryError, match=r"^KMeans on 3 rows takes about .* GB, but this machine has 16 GB: take fewer"):
+        shoal.KMeans(2).fit(thin)
+    with pytest.raises(MemoryError, match="but this machine has 16 GB"):
+        shoal.Standardized(shoal.KMeans(2)).fit(thin)
+    monkeypatch.undo()
+    assert memory.machine_bytes() > 1e8

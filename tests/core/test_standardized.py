@@ -7,6 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import StandardScaler
 
 import shoal
+from shoal.core import deadline, fitting, standardized
 from shoal.core.scaled import Scaled, scales_of
 from shoal.core.sources import find_source
 from shoal.io import checkpoint
@@ -133,3 +134,17 @@ class TestFineDifferences:
         rows = getattr(np.random.default_rng(0), draw)(size=(20_000, 3)).astype(np.float32)
         model = shoal.Standardized(shoal.KMeans(3, random_state=0, max_iter=2)).fit(rows)
         assert model.cluster_centers_.dtype == np.float32
+
+
+def test_the_time_budget_counts_from_the_call(monkeypatch):
+    """Not from where the columns are measured, which takes a pass over the rows."""
+    measured, begun = [], []
+    real_scales, real_start = standardized.scales_of, fitting.budget_start
+    monkeypatch.setattr(standardized, "scales_of", lambda *given: measured.append(deadline.now()) or real_scales(*given))
+    monkeypatch.setattr(fitting, "budget_start", lambda: begun.append(real_start()) or begun[-1])
+    shoal.Standardized(shoal.KMeans(3, time_budget=60.0)).fit(X)
+    shoal.KMeans(3).fit(X)
+    assert begun[0] < measured[0] < begun[1]
+    with deadline.called_at(1.0):
+        assert deadline.budget_start() == 1.0
+        assert deadline.budget_start() > 1.0  # a fit within that one

@@ -26,6 +26,7 @@ def compare(data: str, clusters: int, methods: str, output: str | None, force: b
     A limit by --time is one for each method.
     """
     from ..report import words
+    from .data import open_data
     from .methods import warm
     from .output import refuse, saving, show, show_table
     from .plan import check_clusters, limited
@@ -37,9 +38,10 @@ def compare(data: str, clusters: int, methods: str, output: str | None, force: b
     if path is not None:
         refuse(path, force, data)
     with watching(settings["progress"], settings["quiet"]) as watch, limited(settings):
-        rows = ready(data, settings)
+        rows = open_data(data, settings)
         check_clusters(clusters, rows.shape[0])
-        chosen = {name: within(rows, name, clusters, settings) for name in names}
+        chosen = dict(zip(names, within(rows, [(name, clusters) for name in names], settings), strict=True))
+        rows = ready(rows, data, settings)
         watch.note("finding a start")
         centers = start(rows, clusters, min(chosen.values(), key=lambda one: one["threads"] or math.inf))
         runs = []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -15,7 +16,7 @@ from .methods import METHODS, SEEDINGS, estimator
 from .output import size
 
 TRIAL = 20_000  # rows
-MAX_TRIAL_BYTES = 1 << 27  # of the centres of a trial: sparse files can state any width
+MAX_TRIAL_BYTES = 1 << 27  # of the centres of a trial, and of its rows: files can state any width
 PASSES = {"auto": 3, "minibatch": 3, "online": 10}  # over all rows, of which most methods need about 30
 USUAL = 30
 NOTHING_ELSE: Mapping[str, Any] = MappingProxyType({})
@@ -43,19 +44,28 @@ def parts(rows: Any, method: str, k: int, threads: int | None, settings: Mapping
 
 def check_memory(rows: Any, settings: dict[str, Any]) -> None:
     """Refuse at once what can't keep below the limit, and say what would; fewer threads, if that is enough."""
+    [settings["threads"]] = threads_for(rows, [(settings["method"], settings["clusters"])], settings)
+
+
+def threads_for(rows: Any, fits: Sequence[tuple[str, int]], settings: Mapping[str, Any]) -> list[int | None]:
+    """Threads by which each of several fits (method, clusters) keeps below the limit; None for as many as usual.
+
+    If one of them can't, all are refused, and the limit that is recommended is enough for all.
+    """
+    from ..core.memory import check_machine
+
     limit = settings.get("memory")
+    plans = [threads_within(rows, *fit, settings["threads"], math.inf if limit is None else limit, settings) for fit in fits]
+    needed, method, k = max((sum(plan.values()), *fit) for (_, plan), fit in zip(plans, fits, strict=True))
+    what = f"{method} with {k:,} clusters of {rows.shape[0]:,} rows"
     if limit is None:
-        return
-    k, method = settings["clusters"], settings["method"]
-    threads, plan = threads_within(rows, method, k, settings["threads"], limit, settings)
-    needed = sum(plan.values())
+        if settings.get("engine") != "dask":
+            check_machine(what, needed)
+        return [settings["threads"]] * len(fits)
     if needed > limit:
-        raise NoRoom(
-            f"--memory {size(limit)} is too little: {method} with {k:,} clusters of {rows.shape[0]:,} rows takes about "
-            f"{size(needed)}: {_instead(rows, settings, needed)}."
-        )
-    if settings["threads"] is not None or threads < _default():
-        settings["threads"] = threads
+        ways = _instead(rows, {**settings, "clusters": k}, needed, len(fits) == 1)
+        raise NoRoom(f"--memory {size(limit)} is too little: {what} takes about {size(needed)}: {ways}.")
+    return [count if settings["threads"] is not None or count < _default() else None for count, _ in plans]
 
 
 def threads_within(
@@ -70,10 +80,10 @@ def threads_within(
     return count, plan
 
 
-def _instead(rows: Any, settings: Mapping[str, Any], needed: float) -> str:
-    """What would fit."""
+def _instead(rows: Any, settings: Mapping[str, Any], needed: float, is_free: bool) -> str:
+    """What would fit; another method, too, if the user is free to choose one."""
     ways, others = [f"allow {size(1.01 * needed)}"], {**settings, "extra": {}}
-    for method in ("lloyd", "minibatch"):
+    for method in ("lloyd", "minibatch") if is_free else ():
         if sum(parts(rows, method, settings["clusters"], 1, others).values()) <= settings["memory"]:
             ways.append(f"or choose --method {method}")
             break
@@ -94,8 +104,8 @@ def estimate_seconds(rows: Any, method: str, k: int, threads: int | None) -> flo
 
     if not METHODS[method][0].endswith("KMeans") or k > rows.shape[0] or 8 * k * rows.shape[1] > MAX_TRIAL_BYTES:
         return None
-    n = rows.shape[0]
-    m = min(n, max(TRIAL, k))
+    n, d = rows.shape
+    m = min(n, max(min(TRIAL, MAX_TRIAL_BYTES // (8 * max(d, 1))), k))
     begun = time.perf_counter()
     X = rows.read(0, m)
     reading = (time.perf_counter() - begun) / m

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from pathlib import Path
@@ -65,6 +66,7 @@ def sweep(data: str, clusters: Span, method: str, output: str | None, force: boo
     for each k.
     """
     from ..report import words
+    from .data import open_data
     from .output import refuse, saving, show, show_table, tell
     from .plan import check_clusters, limited
     from .progress import watching
@@ -74,9 +76,11 @@ def sweep(data: str, clusters: Span, method: str, output: str | None, force: boo
     if path is not None:
         refuse(path, force, data)
     with watching(settings["progress"], settings["quiet"]) as watch, limited(settings):
-        rows = ready(data, settings)
+        rows = open_data(data, settings)
         check_clusters(clusters.counts[-1], rows.shape[0])
-        points = _points(rows, clusters, within(rows, method, clusters.counts[-1], settings), watch)
+        tries = within(rows, [(method, k) for k in clusters.counts], settings)
+        rows = ready(rows, data, settings)
+        points = _points(rows, clusters, min(tries, key=lambda one: one["threads"] or math.inf), watch)
         found = _knee(points)
         if path is not None:
             from ..report import write_sweep

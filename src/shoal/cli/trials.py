@@ -6,20 +6,19 @@ import datetime
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .data import fingerprint, open_data
+from .data import fingerprint
 from .errors import opening, reading_data
 from .methods import estimator
-from .plan import check_memory
+from .plan import threads_for
 from .progress import Watch
 
 
-def ready(data: str, settings: Mapping[str, Any]) -> Any:
-    """The rows, standardized if that is wanted."""
-    rows = open_data(data, settings)
+def ready(rows: Any, data: str, settings: Mapping[str, Any]) -> Any:
+    """The rows of a file, standardized if that is wanted."""
     if not settings.get("standardize"):
         return rows
     from ..core.scaled import Scaled, scaled_dtype, scales_of
@@ -29,11 +28,14 @@ def ready(data: str, settings: Mapping[str, Any]) -> Any:
         return Scaled(rows, scales, scaled_dtype(rows, scales))
 
 
-def within(rows: Any, method: str, k: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, with no more threads than the limit on memory has room for; refused if there is none at all."""
-    found = {**settings, "clusters": k, "method": method, "extra": {}}
-    check_memory(rows, found)
-    return found
+def within(rows: Any, fits: Sequence[tuple[str, int]], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The settings of several fits (method, clusters), each with no more threads than the limit on memory has room for.
+
+    They are refused if one of them has none at all.
+    """
+    plain = {**settings, "extra": {}}
+    counts = threads_for(rows, fits, plain)
+    return [{**plain, "method": m, "clusters": k, "threads": t} for (m, k), t in zip(fits, counts, strict=True)]
 
 
 def start(rows: Any, k: int, settings: Mapping[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import partition
 from .checks import check_centers, check_weights
-from .deadline import NO_DEADLINE, Deadline, TimeUp, now, time_limit
+from .deadline import NO_DEADLINE, Deadline, TimeUp, budget_start, now, time_limit
 from .driver import Journal, Limits, Outcome, drive, journal
 from .engine import using
 from .estimate import labelling_seconds
@@ -115,7 +115,7 @@ class CenterMover(CentersEstimator, ABC):
         -------
         self
         """
-        started = now()
+        started = budget_start()
         self._validate_params()
         limits = Limits(self.max_iter, None if self.time_budget is None else started + self.time_budget)
         with using(engine, X), all_or_nothing(self):

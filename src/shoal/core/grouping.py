@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..kernels import DOWN, TINY
 from .blocks import rounding
 from .deadline import pieces
 from .types import Array
+
+AT_ONCE = 1 << 19  # distances between centres that are computed together
 
 
 def group_centers(C: Array, size: int) -> tuple[Array, Array]:
@@ -49,7 +53,19 @@ def half_distances(C: Array, some: slice = slice(None)) -> Array:
     return half
 
 
+def _pieces(C: Array) -> Iterator[slice]:
+    """Centres whose distances from all are computed together: several arrays of so many numbers are needed for that."""
+    return pieces(len(C), max(1, AT_ONCE // len(C)))
+
+
+def all_half_distances(C: Array) -> Array:
+    """(k, k) half the distances between all centres."""
+    half = np.empty((len(C), len(C)))
+    for some in _pieces(C):
+        half[some] = half_distances(C, some)
+    return half
+
+
 def gaps(C: Array) -> Array:
     """Half of each centre's distance to the nearest other one."""
-    step = max(1, (1 << 21) // len(C))
-    return np.concatenate([half_distances(C, some).min(axis=1) for some in pieces(len(C), step)])
+    return np.concatenate([half_distances(C, some).min(axis=1) for some in _pieces(C)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 from collections.abc import Iterator
 from contextvars import ContextVar, Token
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple, Self
 from . import directions
 from .rows import PARTITION, Rows, rows_in_a_block, working_dtype
 from .seeding import LEADING, SKETCH, sample_size
-from .sources import FileSource, Source
+from .sources import FarSource, FileSource, Source
 from .threads import default_threads
 from .types import is_sparse
 
@@ -31,6 +32,7 @@ SCORES = 8e6  # of a thread, beside its block
 UNPACKING = 1.3e8  # packed files: two batches, and what their package holds on to
 PARALLEL = 44.0  # k-means||: of every row its number, its distance, whose it is, and while some are drawn three numbers more
 PARALLEL_ROWS = 26.0  # k-means||: dense rows for each centre, all candidates twice and the last of them made ready
+FAR_TOO_MUCH = 2.0  # times the memory of the machine
 UNITS = {"": 1.0, "B": 1.0} | {f"{c}{end}": 1e3**i for i, c in enumerate("KMGTPE", 1) for end in ("", "B")}
 UNITS |= {f"{c}IB": 1024.0**i for i, c in enumerate("KMGTPE", 1)}
 
@@ -187,15 +189,16 @@ def planned(model: Any, rows: Rows) -> Iterator[None]:
     limit, threads = LIMIT.get(), THREADS.get()
     if isinstance(rows.source, FileSource):
         rows.source.read_often()
-    if limit is None or threads is not None:
-        rows.n_threads = min(rows.n_threads, threads or rows.n_threads)
+    if threads is not None:
+        rows.n_threads = min(rows.n_threads, threads)
+        yield
+        return
+    if limit is None:
+        check_fit(model, rows.source, rows.has_weights)
         yield
         return
     load = Workload.of(rows.source, rows.has_weights)
-    while (needed := sum(parts_of(model, load, rows.n_threads).values())) > limit and rows.n_threads > 1:
-        rows.n_threads -= 1
-    if needed > limit:
-        raise MemoryError(_refusal(model, load, limit, needed))
+    rows.n_threads, needed = _threads_within(model, load, rows.n_threads, limit)
     tokens = SPARE.set(limit - needed), THREADS.set(rows.n_threads)
     try:
         yield
@@ -210,11 +213,47 @@ def plan_wider(model: Any, rows: Rows) -> None:
     load = Workload.of(rows.source, rows.has_weights)
     if limit is None or threads is None or load.wide == rows.dtype.itemsize:
         return
-    load = load._replace(wide=rows.dtype.itemsize)
-    needed = sum(parts_of(model, load, threads).values())
+    fewer, needed = _threads_within(model, load._replace(wide=rows.dtype.itemsize), threads, limit)
+    if fewer < threads:
+        rows.use_threads(min(fewer, rows.n_threads))
+    SPARE.set(limit - needed)  # both until the plan of the fit ends
+    THREADS.set(fewer)
+
+
+def _threads_within(model: Any, load: Workload, n_threads: int, limit: float) -> tuple[int, float]:
+    """As many threads as keep below the limit, and the bytes that the fit takes by them; refused if not even one does."""
+    while (needed := sum(parts_of(model, load, n_threads).values())) > limit and n_threads > 1:
+        n_threads -= 1
     if needed > limit:
         raise MemoryError(_refusal(model, load, limit, needed))
-    SPARE.set(limit - needed)  # until the plan of the fit ends
+    return n_threads, needed
+
+
+def check_fit(model: Any, source: Source, has_weights: bool) -> None:
+    """Refuse a fit that this machine can't do, by far."""
+    if not isinstance(source, FarSource) and not getattr(model, "store", False):  # elsewhere; with better advice of its own
+        needed = sum(plan(model, source, 1, has_weights).values())
+        check_machine(f"{type(model).__name__} on {source.shape[0]:,} rows", needed)
+
+
+def check_machine(what: str, needed: float) -> None:
+    """Refuse what this machine can't do, by far: otherwise the system ends the process, or others, without a word.
+
+    Plans are made for limits, and rather high: what is planned to take a little more than there is may do.
+    """
+    if needed > FAR_TOO_MUCH * (there := machine_bytes()):
+        raise MemoryError(
+            f"{what} takes about {in_words(needed)}, but this machine has {in_words(there)}: take fewer rows, columns or "
+            "clusters, or another method."
+        )
+
+
+def machine_bytes() -> float:
+    """Memory of this machine; infinite where it can't be found out."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not on every system
+        return math.inf
 
 
 def rows_that_fit(model: Any, load: Workload, limit: float) -> int:

@@ -55,12 +55,14 @@ PARAMETERS = """\
         Stop when the centres' squared moves add up to no more than this fraction of the mean variance of a column.
     time_budget : float or None, default=None
         Seconds from the call of `fit` within which to end, with the best centres so far. Half of the time is for the start:
-        a seeding that would take longer considers one candidate per centre, then draws the remaining centres at once, and
-        a warning says so. No step is begun unless there is time for it and for the final labels, and a first step that takes
-        too long is given up: `n_iter_` may be 0. The least that a fit takes, whatever the budget: one pass over the rows to
-        check them, half a second for the start, and the labels of all rows by `n_clusters` centres, as in `predict`. Kernels
-        that are used for the first time are compiled within the budget, which takes some 10 seconds of CPU time once; a
-        callable `init` is not interrupted. Without a budget the result does not depend on time.
+        a seeding that would take longer considers one candidate per centre, then draws the remaining centres at once, and one
+        warning says so. No warning tells of swaps and steps on the sample that are left out, as the steps on all rows do the
+        same work, nor of "random" rows that are drawn at once, which are as random as others. No step is begun unless there is
+        time for it and for the final labels, and a first step that takes too long is given up: `n_iter_` may be 0. The least
+        that a fit takes, whatever the budget: one pass over the rows to check them, half a second for the start, and the
+        labels of all rows by `n_clusters` centres, as in `predict`. Kernels that are used for the first time are compiled
+        within the budget, which takes some 10 seconds of CPU time once; a callable `init` is not interrupted. Without a budget
+        the result does not depend on time.
     metric : {{"euclidean", "cosine"}}, default="euclidean"
         "cosine" clusters directions: rows are scaled to unit length and so are the centres. Energy is then the sum of
         1 - cosine. Rows of zeros have no direction and are refused.

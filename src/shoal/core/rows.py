@@ -152,6 +152,12 @@ class Rows:
         threads, self._threads = self._threads, None
         threads.__exit__()
 
+    def use_threads(self, count: int) -> None:
+        """Go on with another number of threads. Only between passes, and before other rows share them."""
+        self.__exit__()
+        self.n_threads = count
+        self.__enter__()
+
     def __len__(self) -> int:
         return self.n
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from .deadline import pieces
 from .moments import check_values, column_scales
 from .rows import Rows, working_dtype
 from .sources import FarSource, FileSource, PickedSource, Source, find_source
 from .types import Array, is_sparse
 
+NUMBERS = 1 << 18  # that are scaled together: in float64, of which there are two copies then
 SAMPLED_ROWS, SAMPLED_NUMBERS = 4096, 1 << 20  # at most, to see how fine the differences between rows are
 FINE = 2.0**-20  # of the distance from the mean: float32 has four bits left of such a difference
 FEW = 0.01  # the share of differences that may be finer
@@ -82,10 +84,14 @@ def _of(scales: Array, dtype: np.dtype, start: int | None, block: Any) -> Any:
     shift, scale = scales
     with np.errstate(over="ignore"):
         if is_sparse(block) and not shift.any():
-            out = block.astype(np.float64)
-            out.data /= scale[out.indices]
-            return out.astype(dtype)
-        return (((block.toarray() if is_sparse(block) else block) - shift) / scale).astype(dtype)
+            values = np.empty(len(block.data), dtype)
+            for s in pieces(len(values), NUMBERS):
+                values[s] = block.data[s] / scale[block.indices[s]]
+            return type(block)((values, block.indices, block.indptr), shape=block.shape)
+        out = np.empty(block.shape, dtype)
+        for s in pieces(len(out), max(1, NUMBERS // max(block.shape[1], 1))):
+            out[s] = ((block[s].toarray() if is_sparse(block) else block[s]) - shift) / scale
+        return out
 
 
 def scales_of(source: Source, weights: Array | None = None, n_threads: int | None = None) -> Array:

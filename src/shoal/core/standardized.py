@@ -18,8 +18,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .checks import check_rows, check_weights
+from .deadline import called_at, now
 from .engine import lazily, using
 from .estimator import all_or_nothing
+from .memory import check_fit
 from .rows import working_dtype
 from .scaled import scaled, scaled_dtype, scales_of
 from .schema import Fitted, Names, OutputConfig, SizeOf, Spec, check_fitted_state, doubles
@@ -96,14 +98,19 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         -------
         self
         """
+        begun = now()
         self._validate_params()
         with using(engine, X), all_or_nothing(self):
             source = check_rows(self, X, reset=True)
             weights = check_weights(sample_weight, source.shape[0])
+            if hasattr(self.estimator, "_memory"):  # before several numbers for each column are held
+                self.estimator._validate_params()
+                check_fit(self.estimator, source, weights is not None)
             self.mean_, self.scale_ = scales_of(source, weights, getattr(self.estimator, "n_threads", None))
             more = {} if weights is None else {"sample_weight": weights}
             scales = np.stack([self.mean_, self.scale_])
-            self.estimator_ = clone(self.estimator).fit(scaled(source, scales, scaled_dtype(source, scales)), **more)
+            with called_at(begun):
+                self.estimator_ = clone(self.estimator).fit(scaled(source, scales, scaled_dtype(source, scales)), **more)
         return self
 
     def scaled(self, X: Any) -> FileSource:

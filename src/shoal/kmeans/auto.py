@@ -14,10 +14,11 @@ from ..core.partition import Assign, Found, Partition
 from ..core.rows import Rows
 from . import bounded, lloyd, projected
 
+BOUNDED = ("hamerly", "elkan", "yinyang", "exponion")
 ALGORITHMS: dict[str, Assign] = {
     "lloyd": lloyd.assign,
     "projected": projected.assign,
-    **{name: partial(bounded.assign, algorithm=name) for name in ("hamerly", "elkan", "yinyang", "exponion")},
+    **{name: partial(bounded.assign, algorithm=name) for name in BOUNDED},
 }
 
 
@@ -33,8 +34,7 @@ def memory(algorithm: str, n: int, d: int, k: int, wide: int) -> dict[str, float
     if algorithm == "projected":
         dtype = np.dtype(f"f{wide}")
         return {"bounds": projected.memory(n, d, k, dtype), "directions": projected.directions_memory(n, d, dtype)}
-    bounds = {"elkan": k, "yinyang": -(-k // bounded.GROUP), "hamerly": 1, "exponion": 1}.get(algorithm)
-    return {} if bounds is None else {"bounds": 4.0 * n * (1 + bounds)}
+    return bounded.memory(algorithm, n, k) if algorithm in BOUNDED else {}
 
 
 def choose_algorithm(rows: Rows, k: int) -> str:

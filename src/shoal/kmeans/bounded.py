@@ -23,14 +23,16 @@ import numpy as np
 
 from ..core.blocks import Block, Centers, slack_of
 from ..core.deadline import pieces
-from ..core.grouping import gaps, group_centers, half_distances
+from ..core.grouping import all_half_distances, gaps, group_centers
 from ..core.partition import Found, Partition, label_all, unsettled
 from ..core.rows import Rows
 from ..core.types import Array
 from ..kernels import DOWN, TINY, UP, choice
 
 SCORES_AT_ONCE = 1 << 20
+BOUNDS_AT_ONCE = 1 << 18  # numbers of rows that are updated or compared together, and of which there are several copies then
 GROUP = 10  # centres that share a bound, in Yinyang
+PAIRWISE = ("elkan", "exponion")  # which compare bounds with the distances between all centres
 TILE_CENTERS = {"elkan": 32, "exponion": 32}  # centres in a tile, where a group is not a tile
 
 
@@ -74,6 +76,13 @@ class Plan(NamedTuple):
     gap: Array  # (k) half the distance to the nearest other centre
 
 
+def memory(algorithm: str, n: int, k: int) -> dict[str, float]:
+    """Bytes of what the rows remember, and of the distances between centres."""
+    groups = {"elkan": k, "yinyang": -(-k // GROUP)}.get(algorithm, 1)
+    between = {"distances between centres": 8.0 * k * k} if algorithm in PAIRWISE else {}
+    return {"bounds": 4.0 * n * (1 + groups), **between}
+
+
 def arrange(algorithm: str, n: int, centers: Array) -> Bounds:
     """Which centres go together."""
     k = len(centers)
@@ -111,13 +120,18 @@ def assign_block(
         labels[new] = b.order[block.take(new).nearest(plan.centers)]
     mine = place[labels]  # from here on a centre is its place in `order`
     upper[:] = up(upper + plan.drift[mine])
-    lower[:] = down(lower - np.maximum.reduceat(plan.drift, b.groups[:-1]))
+    fall = np.maximum.reduceat(plan.drift, b.groups[:-1])
+    for s in pieces(len(block), _rows_at_once(plan)):
+        lower[s] = down(lower[s] - fall)
     rows = np.flatnonzero((upper >= lower.min(axis=1)) & (upper >= plan.gap[mine]))
     best = np.empty(len(block))
     best[rows] = block.pair_distances(rows, mine[rows], plan.centers)
     upper[rows] = up(np.sqrt(best[rows]))
     computed = len(rows) + len(new) * k
-    need = open_tiles(plan, mine[rows], upper[rows], lower[rows]) & (upper[rows] >= plan.gap[mine[rows]])[:, None]
+    need = np.empty((len(rows), len(b.tiles) - 1), bool)
+    for s in pieces(len(rows), _rows_at_once(plan)):
+        some = rows[s]
+        need[s] = open_tiles(plan, mine[some], upper[some], lower[some]) & (upper[some] >= plan.gap[mine[some]])[:, None]
     _reset_bounds(plan, mine, upper, lower, rows, need)
     for t in np.flatnonzero(need.any(axis=0)):
         open_rows = rows[need[:, t]]
@@ -127,6 +141,11 @@ def assign_block(
     upper[rows] = up(np.sqrt(best[rows]))
     labels[:] = b.order[mine]
     return Found(block.moves(weights, old, labels, k, anew), int(need.any(axis=1).sum()), computed)
+
+
+def _rows_at_once(plan: Plan) -> int:
+    """Of how many rows the bounds, and the distances of their centres from all others, are handled together."""
+    return max(1, BOUNDS_AT_ONCE // int(max(plan.half.shape[1], plan.bounds.lower.shape[1])))
 
 
 def _reset_bounds(plan: Plan, mine: Array, upper: Array, lower: Array, rows: Array, need: Array) -> None:
@@ -173,7 +192,7 @@ def assign(rows: Rows, state: Partition, algorithm: str) -> tuple[Iterable[Found
         return label_all(rows, state), arrange(algorithm, len(rows), state.centers)
     C = state.centers[b.order]
     drift = np.linalg.norm(C.astype(np.float64) - b.anchor[b.order], axis=1)
-    half = half_distances(C) if algorithm in ("elkan", "exponion") else np.empty((len(C), 0))
+    half = all_half_distances(C) if algorithm in PAIRWISE else np.empty((len(C), 0))
     gap = half.min(axis=1) if half.size else gaps(C)
     plan = Plan(algorithm, rows.prepare(C), b, drift, half, gap)
     per_row = (state.labels, b.upper, b.lower, state.labels.copy(), rows.weights)

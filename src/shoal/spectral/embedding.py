@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core import schema
 from ..core.checks import check_rows
-from ..core.deadline import LEEWAY, now
+from ..core.deadline import LEEWAY, budget_start, now
 from ..core.directions import of_unit_length
 from ..core.driver import REASONS, Journal, Limits, Outcome, journal
 from ..core.engine import lazily, using
@@ -220,7 +220,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         self
         """
         budget = getattr(self, "time_budget", None)
-        deadline = None if budget is None else now() + budget
+        begun = budget_start()
+        deadline = None if budget is None else begun + budget
         self._validate_params()
         with using(engine, X), all_or_nothing(self):
             source = check_rows(self, X, reset=True)
