@@ -100,3 +100,20 @@ def test_where_svmlight_columns_begin_is_told_if_either_could_be(tmp_path):
         open_rows(path, n_features=2)
         open_rows(path)
         np.testing.assert_array_equal(open_rows(path, n_features=3, zero_based=True), [[0, 5, 1], [0, 0, 7]])
+
+
+def test_sparse_rows_of_half_precision(tmp_path):
+    """SciPy stores them, but can't add them up."""
+    X = sparse.random_array((60, 8), density=0.5, format="csr", rng=np.random.default_rng(0)).astype(np.float32)
+    parts = {"data": X.data.astype(np.float16), "indices": X.indices, "indptr": X.indptr}
+    np.savez(tmp_path / "x.npz", format="csr", shape=X.shape, **parts)
+    half = sparse.csr_array((parts["data"], X.indices, X.indptr), shape=X.shape)
+    expected = shoal.KMeans(3, random_state=0).fit(half.astype(np.float32)).labels_
+    for rows in (shoal.open_rows(tmp_path / "x.npz"), half):
+        np.testing.assert_array_equal(shoal.KMeans(3, random_state=0).fit(rows).labels_, expected)
+
+
+def test_a_name_that_two_columns_have(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b,a\n1,2,3\n4,5,6\n")
+    with pytest.raises(ValueError, match="columns 0 and 2 are both named 'a'"):
+        shoal.open_rows(tmp_path / "x.csv", columns=["a"])

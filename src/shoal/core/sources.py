@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from .tables import find_table
-from .types import Array, at_most_float64
+from .types import Array, at_most_float64, sparse_dtype
 
 LARGE = 1 << 28  # bytes of a memory map whose pages are given back as soon as they have been read
 SAMPLE, SAMPLE_NUMBERS = (16, 1024), 1 << 18  # rows that stand for all, and about how many numbers they hold
@@ -189,11 +189,12 @@ class SparseSource:
     is_map = reads_ahead = False
 
     def __init__(self, X: Any) -> None:
-        csr = _trusted(X).tocsr()
+        csr = _trusted(X)
+        csr = csr.astype(sparse_dtype(csr.dtype), copy=False).tocsr()
         if not csr.has_canonical_format:  # a column named twice in a row would count as two columns
             csr = csr.copy()
             csr.sum_duplicates()
-        data = csr.data.astype(csr.dtype.newbyteorder("="), copy=False)  # kernels read no other bytes
+        data = csr.data
         parts = (at_most_float64(data), csr.indices, csr.indptr)
         self.X = sparse.csr_array(parts, shape=csr.shape, copy=False)
         self.shape = (int(X.shape[0]), int(X.shape[1]))

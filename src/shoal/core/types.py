@@ -30,6 +30,11 @@ def is_sparse(X: Any) -> bool:
     return bool(sparse.issparse(X))
 
 
+def sparse_dtype(dtype: np.dtype) -> np.dtype:
+    """The native type that sparse values of this type are kept in: SciPy has no arithmetic for float16."""
+    return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize == 2 else dtype.newbyteorder("=")
+
+
 def at_most_float64(values: Array) -> Array:
     """Long doubles as float64. What is too large becomes infinite, for the check of values to find."""
     if values.dtype.kind != "f" or values.dtype.itemsize <= 8:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,8 +138,11 @@ class SomeColumns:
 def place_of(path: Path, column: Any, names: list[str] | None, d: int) -> int:
     """The number of a column that is named or numbered."""
     if isinstance(column, str):
-        if column in (names or ()):
-            return names.index(column)  # type: ignore[union-attr]
+        places = [j for j, name in enumerate(names or ()) if name == column]
+        if len(places) > 1:
+            raise FileError(f"{path}: columns {places[0]} and {places[1]} are both named {column!r}: give a number instead.")
+        if places:
+            return places[0]
         if column.isascii() and column.isdecimal() and len(column) < 10:  # as it is typed
             return place_of(path, int(column), names, d)
         known = f"it has {', '.join(names[:20])}{', ...' * (len(names) > 20)}" if names else f"its {d} columns have none"
@@ -155,8 +159,9 @@ def selection_of(path: Path, options: Options, names: list[str] | None, d: int) 
         if beside and len(beside) == d:
             raise FileError(f"{path}: has no column but those that tell what the rows are: there is nothing to cluster by.")
         return Selection(np.array(beside, np.int64), drop=True)
-    known = None if names is None else {name: j for j, name in reversed(list(enumerate(names)))}
-    places = [known[c] if known and isinstance(c, str) and c in known else place_of(path, c, names, d) for c in options.columns]
+    counts = Counter(names)
+    known = {name: j for j, name in enumerate(names or ()) if counts[name] == 1}
+    places = [known[c] if isinstance(c, str) and c in known else place_of(path, c, names, d) for c in options.columns]
     if not places:
         raise FileError(f"{path}: columns=[] names none: name one at least, or leave it at None for all.")
     seen: set[int] = set()

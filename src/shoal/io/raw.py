@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..core.types import Array, at_most_float64
+from ..core.types import Array, at_most_float64, sparse_dtype
 from ..kernels.files import read_spans
 from .errors import FileError, told_of
 from .handles import READS_AT, File
@@ -92,7 +92,7 @@ class CSRRows:
     def __init__(self, data: RawRows, indices: RawRows, indptr: Array, d: int, base: int = 0) -> None:
         """`base`: the number of the first column."""
         self.data, self.indices, self.indptr, self.base = data, indices, indptr, base
-        self.shape, self.dtype, self.held_bytes = (len(indptr) - 1, d), data.dtype, indptr.nbytes
+        self.shape, self.dtype, self.held_bytes = (len(indptr) - 1, d), sparse_dtype(data.dtype), indptr.nbytes
         self.row_bytes = int(indptr[-1]) * (data.row_bytes + indices.row_bytes) // max(len(indptr) - 1, 1)
 
     def read(self, start: int, stop: int) -> Any:
@@ -114,7 +114,7 @@ class CSRRows:
             )
         lengths = [np.diff(self.indptr[a : b + 1]) for a, b in zip(starts, stops, strict=True)]
         indptr = np.concatenate([[0], *lengths]).cumsum()
-        data = data.astype(data.dtype.newbyteorder("="), copy=False)  # kernels read no other bytes
+        data = data.astype(self.dtype, copy=False)
         block = sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.shape[1]))
         if not block.has_canonical_format:
             with told_of(self.data.file.name, f"adding up what stands twice in a row of {data.dtype}", "write the matrix anew"):
