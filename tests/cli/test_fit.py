@@ -442,7 +442,7 @@ def test_folders_of_sparse_rows_have_the_columns_of_the_model(capsys):
         for i in range(2):
             Path(name, f"{i}.svm").write_text("\n".join(lines))
     result(capsys, "fit", "rows", "-k", 2, "-q", "-o", "out", "--no-report")
-    assert result(capsys, "predict", "out/model.npz", "others", "-q", "-o", "l.npy")["rows"] == 4
+    assert result(capsys, "predict", "out/model.npz", "others", "-q", "-o", "l.npy", "--one-based")["rows"] == 4
 
 
 def test_columns_by_the_names_that_the_model_knows(capsys, rows):
