@@ -107,7 +107,6 @@ BYTES = {  # name -> bytes, what the message must say
     "cube.npz": (csr(shape=(2, 2, 2)), "sparse matrix failed"),
     "formats.npz": (csr(kind=[b"csr", b"csr"]), "sparse matrix failed"),
     "latin.npz": (csr(kind=b"\xff"), "sparse matrix failed"),
-    "half.npz": (csr(indices=(0, 0, 0), data=np.ones(3, np.float16)), "adding up"),
     "uneven.npz": (csr(indices=(0, 1)), "do not fit together"),
     "rows.npz": (csr(shape=(5, 2)), "5 rows"),
     "wide.npz": (csr(shape=(2, -2)), "do not fit together"),
