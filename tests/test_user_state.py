@@ -6,21 +6,9 @@ import pytest
 import shoal
 from shoal.binary import LinearCode
 from shoal.report import gather
-from tests.io.resealed import MODELS, SCALARS, arrays_like, data_for, harmless
+from tests.io.resealed import MODELS, SCALARS, arrays_like, data_for, harmless, use_fitted
 
 X = data_for("KMeans")
-
-
-def use(model, rows, _):
-    labels = model.predict(rows)
-    assert labels.shape == (len(rows),)
-    assert labels.min() >= 0
-    for name in ("transform", "score", "predict_proba", "score_samples"):
-        if hasattr(model, name):
-            getattr(model, name)(rows)
-    gather(model, rows)
-    if hasattr(model, "partial_fit"):
-        model.partial_fit(rows)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "LinearCode"])
@@ -31,7 +19,7 @@ def test_changed_attributes_are_refused_or_harmless(kind):
         for new in arrays_like(old, []) if isinstance(old, np.ndarray) and old.dtype != object else SCALARS:
             changed = MODELS[kind]()
             vars(changed).update({**vars(fitted), name: new})
-            assert harmless(use, changed, rows, kind) is None, (name, new)
+            assert harmless(use_fitted, changed, rows, kind) is None, (name, new)
 
 
 @pytest.mark.parametrize("cls", [shoal.MiniBatchKMeans, shoal.OnlineKMeans])
@@ -128,3 +116,10 @@ def test_rows_that_change_during_a_fit():
     with pytest.raises(ValueError, match="X was changed during the fit"), np.errstate(all="ignore"):
         model.fit(rows)
     assert not hasattr(model, "cluster_centers_")
+
+
+def test_masked_centres():
+    model = shoal.KMeans(3, random_state=0).fit(X)
+    model.cluster_centers_ = np.ma.masked_array(model.cluster_centers_, model.cluster_centers_ > 0)
+    with pytest.raises(ValueError, match="cluster_centers_ has a mask"):
+        model.predict(X)

@@ -95,13 +95,8 @@ def changes(content, arrays):
             yield f"{'/'.join(map(str, path))} -> {json.dumps(new)[:40]}", changed, arrays
 
 
-def use_model(path, rows, kind):
-    """Load it and call whatever takes rows; what is returned must be labels of the rows."""
-    model = shoal.load(path)
-    if kind == "LinearCode":
-        codes = model.encode(rows)
-        assert codes.words.shape[0] == len(rows)
-        return
+def use_fitted(model, rows, _=None):
+    """Call whatever takes rows; what is returned must be labels of the rows."""
     labels = model.predict(rows)
     assert labels.shape == (len(rows),)
     assert labels.min() >= 0
@@ -109,9 +104,19 @@ def use_model(path, rows, kind):
         if hasattr(model, method):
             getattr(model, method)(rows)
     gather(model, rows)
-    shoal.save(model, path)
     if hasattr(model, "partial_fit"):
         model.partial_fit(rows)
+
+
+def use_model(path, rows, kind):
+    """Load it, use it and save it again."""
+    model = shoal.load(path)
+    if kind == "LinearCode":
+        codes = model.encode(rows)
+        assert codes.words.shape[0] == len(rows)
+        return
+    use_fitted(model, rows)
+    shoal.save(model, path)
 
 
 def use_checkpoint(path, rows, kind):
