@@ -42,7 +42,7 @@ MODELS = {
     "LinearCode": lambda: None,
 }
 SCALARS = [None, True, -1, 0, 7, 2**40, 1e308, 0.5, "x", [], {"$float": "nan"}, {"$tuple": []}]
-CLASSES = ["shoal.core.rows:Frame", "shoal.kmeans.nested:NestedKMeans", "shoal.spectral.kinds:Given"]
+CLASSES = ["frame", "nested_kmeans", "spectral.affinity.precomputed"]
 
 
 def data_for(name):
@@ -82,7 +82,7 @@ def changes(content, arrays):
         for key in path[:-1]:
             parent = parent[key]
         old = parent[last]
-        options = SCALARS + [f"a{i}" for i in range(3)] + CLASSES if isinstance(old, str) else SCALARS
+        options = SCALARS + list(arrays)[:3] + CLASSES if isinstance(old, str) else SCALARS
         for new in [*(o for o in options if o != old or type(o) is not type(old)), "delete"]:
             changed = copy.deepcopy(content)
             inner = changed

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 import shoal
 from shoal.core import schema
 from shoal.core.rows import Rows
-from shoal.io import archive, models
+from shoal.io import archive, models, registry
 from shoal.io.errors import Rejected
 from shoal.io.values import Reader, Writer
 from tests.io.writers import TIMES
@@ -215,12 +215,12 @@ def sealed(path, manifest=None, compress=zipfile.ZIP_STORED, **members):
     return path
 
 
-def told(content, version=1, form="shoal model", **arrays):
+def told(content, version=archive.VERSION, form="shoal model", **arrays):
     return {"format": form, "version": version, "arrays": arrays, "content": content}
 
 
-def estimator(learned=None, home="shoal.kmeans.exact:KMeans", **params):
-    return {"$model": [home, params, learned or {}]}
+def estimator(learned=None, tag="kmeans", **params):
+    return {"$model": [tag, params, learned or {}]}
 
 
 def object_array():
@@ -235,17 +235,18 @@ def huge_array(shape):
     return stream.getvalue()
 
 
-FRAME = {"$record": ["shoal.core.rows:Frame", {}]}
+FRAME = {"$record": ["frame", {}]}
 NONE = {"dtype": "<f8", "shape": [0], "sha256": ""}
 HOSTILE = {
-    "a newer one": (told(estimator(), version=2), {}, "newer Shoal .format 2"),
+    "a newer one": (told(estimator(), version=3), {}, "newer Shoal .format 3"),
+    "an earlier one": (told(estimator(), version=1), {}, "earlier Shoal .format 1.*fit again"),
     "of another kind": (told(estimator(), form="shoal checkpoint"), {}, "'shoal checkpoint'"),
     "no manifest": (None, {}, "manifest.json"),
     "no JSON": ("{", {}, "manifest that can't be read"),
     "a list": ("[]", {}, "manifest"),
     "deep JSON": ("[" * 100_000 + "]" * 100_000, {}, "RecursionError|manifest"),
     "deep content": (
-        '{"format": "shoal model", "version": 1, "arrays": {}, "content": ' + "[" * 900 + "]" * 900 + "}",
+        '{"format": "shoal model", "version": 2, "arrays": {}, "content": ' + "[" * 900 + "]" * 900 + "}",
         {},
         "RecursionError",
     ),
@@ -259,13 +260,11 @@ HOSTILE = {
     "an array below zero": (told(estimator(), a0=NONE), {"a0.npy": huge_array((-1, 8))}, "less than nothing"),
     "no array": (told(estimator(), a0=NONE), {"a0.npy": b"hello"}, "NumPy"),
     "a wrong digest": (told(estimator(), a0=NONE), {"a0.npy": huge_array((0,))}, "not the one that was written"),
-    "a class of others": (told(estimator(home="os:PathLike")), {}, "no class of Shoal"),
-    "a function": (told(estimator(home="shoal.io.models:Save")), {}, "did not write"),
-    "an import by Shoal": (told(estimator(home="shoal.io.models:BaseEstimator")), {}, "no class of Shoal"),
-    "a module of others": (told(estimator(home="shoal..os:System")), {}, "no class of Shoal"),
-    "an abstract class": (told(estimator(home="shoal.core.estimator:CentersEstimator")), {}, "no estimator"),
-    "no estimator": (told(estimator(home="shoal.io.files:FileRows")), {}, "no estimator"),
-    "no record": (told({"$record": ["shoal.kmeans.exact:KMeans", {}]}), {}, "no record"),
+    "a class of others": (told(estimator(tag="os:PathLike")), {}, "not the tag of a Shoal class"),
+    "a class by its module": (told(estimator(tag="shoal.kmeans.exact:KMeans")), {}, "not the tag of a Shoal class"),
+    "a tag that is a list": (told(estimator(tag=["kmeans"])), {}, "not the tag of a Shoal class"),
+    "no estimator": (told(estimator(tag="frame")), {}, "no estimator"),
+    "no record": (told({"$record": ["kmeans", {}]}), {}, "no record"),
     "odd parameters": (told(estimator(nonsense=1)), {}, "did not write"),
     "methods": (told(estimator({"predict": 1})), {}, "nothing that a fit learns"),
     "dunders": (told(estimator({"__class__": 1})), {}, "nothing that a fit learns"),
@@ -274,15 +273,36 @@ HOSTILE = {
     "an array that is not there": (told(estimator({"labels_": {"$array": "a7"}})), {}, "did not write"),
     "a broken matrix": (told(estimator({"_frame": {"$csr": [[2, 2], True, [1.0], [7], [0, 1, 1]]}})), {}, "did not write"),
     "a number": (told(3), {}, "no model"),
-    "an object without parts": (told(estimator({"_frame": {"$object": ["shoal.core.rows:Rows", {}]}})), {}, "these parts"),
+    "an object without parts": (told(estimator({"_frame": {"$object": ["frame", {}]}})), {}, "these parts"),
     "an object of other parts": (
-        told(estimator({"_frame": {"$object": ["shoal.spectral.kinds:Given", {"__dict__": 1}]}})),
+        told(estimator({"_frame": {"$object": ["spectral.affinity.precomputed", {"__dict__": 1}]}})),
         {},
         "these parts",
     ),
     "rows of objects": (told(estimator({"_frame": {"$rows": [[[1.0]], FRAME, "|O", 1]}})), {}, "rows that are none"),
     "rows in no frame": (told(estimator({"_frame": {"$rows": [[[1.0]], 3, "<f4", 1]}})), {}, "rows that are none"),
 }
+
+
+@pytest.mark.parametrize("tag", registry.CLASSES)
+def test_every_tag_names_a_class(tag):
+    cls = registry.class_of(tag)
+    assert registry.tag_of(cls, "it") == tag
+    assert registry.CLASSES[tag] == f"{cls.__module__}:{cls.__qualname__}"
+
+
+def test_every_estimator_has_a_tag():
+    models = [value for value in (getattr(shoal, name) for name in shoal.__all__) if hasattr(value, "_fitted_schema")]
+    assert len(models) >= 14
+    assert all(registry.tag_of(model, "it") for model in models)
+
+
+def test_arrays_carry_the_names_of_attributes(tmp_path):
+    shoal.save(shoal.KMeans(3, random_state=0).fit(X), tmp_path / "model.npz")
+    shoal.save(shoal.ExactSpectral(5, random_state=0).fit(X), tmp_path / "spectral.npz")
+    with np.load(tmp_path / "model.npz") as model, np.load(tmp_path / "spectral.npz") as spectral:
+        assert {"cluster_centers_", "labels_"} <= set(model.files)
+        assert {"embedding_", "labels_", "kmeans_.cluster_centers_", "extension_.map.P"} <= set(spectral.files)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

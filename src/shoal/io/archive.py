@@ -27,10 +27,11 @@ from ..core.types import Array
 from .errors import FileError, Rejected
 from .npy import open_zip, read_header
 
-VERSION = 1
+VERSION = 2  # 1, which named classes by their modules, was never released
 SEAL = b"shoal sha256 "
 MANIFEST = "manifest.json"
 CHUNK = 1 << 20
+MAX_NAME = 256  # characters of an array's name
 ANEW = "it was cut or changed; take another copy or write it anew"
 
 
@@ -151,6 +152,8 @@ def _manifest(path: Path, archive: zipfile.ZipFile, kind: str, size: int) -> dic
         raise Rejected(f"{path}: is {str(form)[:40]!r}, where 'shoal {kind}' is wanted: name another file.")
     if good and version > VERSION:
         raise Rejected(f"{path}: was written by a newer Shoal (format {version}, this one reads {VERSION}): update Shoal.")
+    if good and version < VERSION:
+        raise Rejected(f"{path}: was written by an earlier Shoal (format {version}, this one reads {VERSION}): fit again.")
     names = [f"{name}.npy" for name in told]
     if not good or sorted([*names, MANIFEST]) != sorted(i.filename for i in infos) or any(not _is_name(n) for n in told):
         raise Rejected(f"{path}: has other members than its manifest says: {ANEW}.")
@@ -158,7 +161,7 @@ def _manifest(path: Path, archive: zipfile.ZipFile, kind: str, size: int) -> dic
 
 
 def _is_name(name: str) -> bool:
-    return re.fullmatch(r"a[0-9]{1,9}", name) is not None
+    return re.fullmatch(r"\w+(\.\w+)*(-[0-9]{1,9})?", name, re.ASCII) is not None and len(name) <= MAX_NAME
 
 
 def _get(path: Path, archive: zipfile.ZipFile, name: str, told: Any) -> Array:

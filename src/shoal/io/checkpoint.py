@@ -115,7 +115,7 @@ class Checkpoint:
         if begun < self._next and not self._asked:
             return
         writer = Writer()
-        content = writer.encode(progress, "the state of the fit")
+        content = writer.encode(progress, "fit")
         write(self.path, "checkpoint", [self._about, content], writer.arrays)
         self._bare = not progress.pages
         now = time.monotonic()

@@ -1,8 +1,7 @@
-"""Models and states as JSON and arrays, and back: numbers, text, lists, dicts, arrays, rows, Shoal's NamedTuples and
-estimators, and objects of Shoal's that name their `parts`.
+"""Encode models and states as JSON and arrays, and decode them.
 
-What comes back is made of these alone: classes are Shoal's own, looked up by name, and nothing but numbers and text goes
-into them.
+Supported values: numbers, text, lists, dicts, arrays, rows, and the classes of `registry`: estimators, NamedTuples and objects
+that name their `parts`. Arrays are named after the attribute that holds them ("cluster_centers_"), classes by their tags.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -21,9 +19,11 @@ from ..core.rows import Frame, Rows
 from ..core.sources import find_source
 from ..core.types import Array, is_sparse
 from .errors import Rejected
+from .registry import class_of, tag_of
 
 MOST = 1 << 32  # bytes of rows in a model
 LARGEST = 2**63 - 1  # integer in a model or a checkpoint
+MAX_NAME = 200  # characters of an array's name, from the end
 OUTSIDE = ("_metadata_request", "_skl_callbacks")  # of scikit-learn's: not part of a model
 
 
@@ -33,10 +33,14 @@ class Writer:
     def __init__(self) -> None:
         self.arrays: dict[str, Array] = {}
         self.dropped: list[str] = []  # parameters that no file can hold
+        self._names: dict[str, int] = {}  # of arrays, and how many have them
         self._known: dict[int, tuple[Any, Any]] = {}  # sources by their place in memory: several rows may share one
 
     def encode(self, value: Any, what: str) -> Any:
-        """The value as JSON has it. A dict of one key that begins with $ is something else; `what` is for messages."""
+        """Return the value as JSON. A dict of one key that begins with $ stands for something that JSON does not have.
+
+        `what` is the path of attributes to the value: it names arrays, and the place in error messages.
+        """
         if value is None or isinstance(value, bool | str):
             return value
         if isinstance(value, np.generic) and value.dtype.kind in "biuf":
@@ -49,16 +53,16 @@ class Writer:
             return self._array(value, what)
         if is_sparse(value):
             parts = value.tocsr()
-            inner = [self._array(part, what) for part in (parts.data, parts.indices, parts.indptr)]
+            inner = [self._array(getattr(parts, name), f"{what}.{name}") for name in ("data", "indices", "indptr")]
             return {"$csr": [list(value.shape), isinstance(value, sparse.sparray), *inner]}
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             fields = {name: self.encode(getattr(value, name), f"{what}.{name}") for name in value._fields}
-            return {"$record": [_home(type(value), what), fields]}
+            return {"$record": [tag_of(type(value), what), fields]}
         if isinstance(value, list | tuple):
-            inner = [self.encode(item, f"{what}[{i}]") for i, item in enumerate(value)]
+            inner = [self.encode(item, f"{what}.{i}") for i, item in enumerate(value)]
             return {"$tuple": inner} if isinstance(value, tuple) else inner
         if isinstance(value, dict):
-            return {"$dict": [[self.encode(k, what), self.encode(v, f"{what}[{k!r}]")] for k, v in value.items()]}
+            return {"$dict": [[self.encode(k, what), self.encode(v, f"{what}.{k}")] for k, v in value.items()]}
         if isinstance(value, BaseEstimator):
             return self._estimator(value, what)
         if isinstance(value, Rows):
@@ -71,7 +75,7 @@ class Writer:
                 ]
             }
         if parts := getattr(type(value), "parts", ()):
-            return {"$object": [_home(type(value), what), {p: self.encode(getattr(value, p), f"{what}.{p}") for p in parts}]}
+            return {"$object": [tag_of(type(value), what), {p: self.encode(getattr(value, p), f"{what}.{p}") for p in parts}]}
         raise TypeError(f"{what} is a {type(value).__name__}, which a file of Shoal's can't hold: take it off first.")
 
     def _rows(self, rows: Rows, what: str) -> Any:
@@ -92,20 +96,26 @@ class Writer:
             return {"$words": [list(array.shape), array.ravel().tolist()]}
         if array.dtype.kind not in "biufSU":
             raise TypeError(f"{what} is an array of {array.dtype}, which a file of Shoal's can't hold: take it off first.")
-        name = f"a{len(self.arrays)}"
+        name = self._new_name(what)
         self.arrays[name] = array
         return {"$array": name}
 
+    def _new_name(self, path: str) -> str:
+        """Return a name for an array that no other one has, after the path of attributes to it below the root."""
+        base = re.sub(r"[^A-Za-z0-9_]+", ".", path.partition(".")[2] or path).strip(".")[-MAX_NAME:].lstrip(".") or "array"
+        same = self._names[base] = self._names.get(base, 0) + 1
+        return base if same == 1 else f"{base}-{same}"
+
     def _estimator(self, model: Any, what: str) -> Any:
         own = model.get_params(deep=False)
-        params = {name: self._parameter(value, name) for name, value in own.items()}
+        params = {name: self._parameter(value, f"{what}.{name}") for name, value in own.items()}
         params = {name: value for name, value in params.items() if value is not NotImplemented}
         schema = model._fitted_schema()
         learned = {name: value for name, value in vars(model).items() if name in schema}
         self.dropped += [name for name in vars(model) if name not in {*own, *schema, *OUTSIDE}]
         return {
             "$model": [
-                _home(type(model), what),
+                tag_of(type(model), what),
                 params,
                 {name: self.encode(value, f"{what}.{name}") for name, value in learned.items()},
             ]
@@ -113,18 +123,11 @@ class Writer:
 
     def _parameter(self, value: Any, name: str) -> Any:
         if callable(value) or isinstance(value, np.random.RandomState | np.random.Generator):
-            self.dropped.append(name)
+            self.dropped.append(name.rpartition(".")[2])
             return NotImplemented
         if hasattr(value, "__array__") and not isinstance(value, np.generic | np.ndarray):
             value = np.asarray(value)  # a table of starting centres, say
         return self.encode(value, name)
-
-
-def _home(kind: type, what: str) -> str:
-    module, name = kind.__module__, kind.__qualname__
-    if module.partition(".")[0] != "shoal" or "." in name:
-        raise TypeError(f"{what} is a {name} of {module}, not of Shoal: take it off first.")
-    return f"{module}:{name}"
 
 
 class Reader:
@@ -186,10 +189,10 @@ class Reader:
         return {self._decode(key): self._decode(value) for key, value in items}
 
     def _record(self, told: Any) -> Any:
-        home, fields = told
-        kind = _found(home)
+        tag, fields = told
+        kind = class_of(tag)
         if not (issubclass(kind, tuple) and hasattr(kind, "_fields")):
-            raise ValueError(f"{home} is no record")
+            raise ValueError(f"{tag} is no record")
         return kind(**{name: self._decode(value) for name, value in fields.items()})
 
     def _rows(self, told: Any) -> Rows:
@@ -204,19 +207,19 @@ class Reader:
         return rows
 
     def _object(self, told: Any) -> Any:
-        home, parts = told
-        kind = _found(home)
+        tag, parts = told
+        kind = class_of(tag)
         if sorted(getattr(kind, "parts", ())) != sorted(parts) or not parts:
-            raise ValueError(f"{home} is not made of these parts")
+            raise ValueError(f"{tag} is not made of these parts")
         made: Any = object.__new__(kind)
         vars(made).update({name: self._decode(value) for name, value in parts.items()})
         return made
 
     def _model(self, told: Any) -> Any:
-        home, params, learned = told
-        kind = _found(home)
+        tag, params, learned = told
+        kind = class_of(tag)
         if not issubclass(kind, BaseEstimator) or inspect.isabstract(kind) or not hasattr(kind, "_fitted_schema"):
-            raise ValueError(f"{home} is no estimator")
+            raise ValueError(f"{tag} is no estimator")
         model = kind(**{name: self._decode(value) for name, value in params.items()})
         schema = model._fitted_schema()
         for name, value in learned.items():
@@ -227,14 +230,3 @@ class Reader:
 
 
 KINDS = {"$float", "$array", "$words", "$csr", "$tuple", "$dict", "$record", "$rows", "$object", "$model"}
-
-
-def _found(home: str) -> type:
-    """A class of Shoal's. Its modules have nothing to fear from being imported."""
-    module, _, name = home.partition(":")
-    if not re.fullmatch(r"shoal(\.[a-z]\w*)+", module) or not re.fullmatch(r"[A-Z]\w*", name):
-        raise ValueError(f"{home!r} is no class of Shoal's")
-    kind = getattr(import_module(module), name)
-    if not inspect.isclass(kind) or kind.__module__ != module:
-        raise ValueError(f"{home!r} is no class of Shoal's")
-    return kind
