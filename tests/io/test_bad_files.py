@@ -364,6 +364,15 @@ def test_zarr_that_has_lost_a_chunk(tmp_path, version):
         open_rows(tmp_path / "x.zarr")
 
 
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_zarr_that_is_none(tmp_path, kind):
+    pytest.importorskip("zarr")
+    path = tmp_path / "x.zarr"
+    path.mkdir() if kind == "folder" else path.write_bytes(packed(X=saved(X)))
+    with pytest.raises(FileError, match=r"x.zarr: opening it with zarr failed .*: write it anew"):
+        open_rows(path)
+
+
 def test_zarr_with_a_pipe_or_a_link_in_it(tmp_path):
     pytest.importorskip("zarr")
     writers.DENSE["rows.zarr"](tmp_path / "x.zarr", X)
