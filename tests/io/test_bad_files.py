@@ -236,6 +236,16 @@ def test_folders(tmp_path):
         open_rows(tmp_path)
 
 
+def test_packed_files_in_a_folder_are_told_of(tmp_path):
+    np.save(tmp_path / "a.npy", X)
+    for name in ("README.md", "_SUCCESS", ".a.npy.crc"):
+        (tmp_path / name).write_text("1")
+    assert open_rows(tmp_path).shape == X.shape
+    (tmp_path / "b.npy.gz").write_bytes(saved(X))
+    with pytest.warns(UserWarning, match=r"b.npy.gz is not read"):
+        assert open_rows(tmp_path).shape == X.shape
+
+
 def test_pipes_and_devices(tmp_path):
     """Which could be read forever."""
     os.mkfifo(tmp_path / "pipe.csv")

@@ -272,7 +272,20 @@ def _open_folder(path: Path, options: Options) -> Opened:
             break
     some = [part.column for part in parts if part.column is not None]
     column = (lambda name: chain.from_iterable(read(name) for read in some)) if some else None
-    return Opened(joined(str(path), [part.rows for part in parts], options.scratch), parts[0].names, column, parts[0].notice)
+    return Opened(
+        joined(str(path), [part.rows for part in parts], options.scratch),
+        parts[0].names,
+        column,
+        _skipped(path) or parts[0].notice,
+    )
+
+
+def _skipped(folder: Path) -> str:
+    """A warning of files that are left out, though their names say that they hold rows: packed ones, such as part.csv.gz."""
+    files = [f for f in folder.iterdir() if not _kind(f) and not f.name.startswith((".", "_"))]
+    names = sorted(f.name for f in files if any(suffix.lower() in FORMATS for suffix in f.suffixes))
+    shown = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
+    return f"{shown} is not read, since its ending is none that Shoal knows: unpack it, or put it elsewhere." if names else ""
 
 
 def _check_alike(file: Path, part: Opened, first_file: Path, first: Opened) -> None:
