@@ -445,6 +445,35 @@ def test_folders_of_sparse_rows_have_the_columns_of_the_model(capsys):
     assert result(capsys, "predict", "out/model.npz", "others", "-q", "-o", "l.npy", "--one-based")["rows"] == 4
 
 
+def test_names_in_digits_are_not_numbers_of_columns(capsys, rows):
+    """A model that knows columns 1, 2 and 3 by name does not take columns 1 to 3 of a file that has no names."""
+    lines = [",".join(map(str, row)) for row in rows.tolist()]
+    Path("rows.csv").write_text("1,2,3\n" + "\n".join(line.partition(",")[2] for line in lines))
+    Path("other.csv").write_text("\n".join(lines))
+    result(capsys, "fit", "rows.csv", "-k", 3, "-q", "-o", "out", "--no-report", "--header")
+    with warnings.catch_warnings(action="ignore"):  # that these have no names
+        words = ("predict", "out/model.npz", "other.csv", "-q", "-o", "l.npy", "--no-header")
+        assert "4 features" in refused(capsys, errors.BAD_DATA, *words)
+
+
+@pytest.mark.parametrize("kind", ["csv", "model"])
+def test_centres_to_start_from_have_the_columns_of_the_rows(capsys, rows, kind):
+    for name, columns, some in (("rows", "abcd", rows), ("start", "dbac", rows[:3]), ("other", "abce", rows[:3])):
+        values = [[row["abcd".find(c)] for c in columns] for row in some.tolist()]
+        Path(f"{name}.csv").write_text("\n".join([",".join(columns), *(",".join(map(str, row)) for row in values)]))
+    np.save("start.npy", rows[:3])
+    starts = {"same": "start.npy", "start": "start.csv", "other": "other.csv"}
+    if kind == "model":
+        for name in ("start", "other"):
+            starts[name] = f"{name}/model.npz"
+            result(capsys, "fit", f"{name}.csv", "-k", 3, "-q", "-o", name, "--no-report", "--method", "lloyd")
+        np.save("start.npy", shoal.load("start/model.npz").cluster_centers_[:, [2, 1, 3, 0]])
+    fit = ("fit", "rows.csv", "-k", 3, "-q", "--no-report", "--method", "lloyd", "--set", "max_iter=1", "--init")
+    energies = [result(capsys, *fit, starts[name], "-o", f"{name}-out")["energy"] for name in ("same", "start")]
+    assert energies[0] == energies[1]
+    assert "a, b, c, e" in refused(capsys, errors.BAD_DATA, *fit, starts["other"], "-o", "out")
+
+
 def test_columns_by_the_names_that_the_model_knows(capsys, rows):
     with open("rows.csv", "w") as file:
         file.write("7,b,c,d\n" + "\n".join(",".join(map(str, row)) for row in rows.tolist()))

@@ -14,7 +14,7 @@ from scipy import sparse
 
 import shoal
 from shoal import open_rows
-from shoal.io import errors
+from shoal.io import errors, text
 from shoal.io.errors import FileError
 from tests.io import writers
 from tests.strategies import blobs
@@ -121,6 +121,8 @@ BYTES = {  # name -> bytes, what the message must say
     "latin.csv": (b"a,b\n1,2\n\xff,3\n", "UTF-8"),
     "blank.csv": (b"\n\n \n", "is empty"),
     "quoted.csv": (b'1,"2\n3"\n', "line 2 has 1 fields"),
+    "open.csv": (b'1,2\n3,"4\n', "line 2 has a quote that its end does not close"),
+    "open.txt": (b'1 2\n3\t"4\n', "line 2 has a quote that its end does not close"),
     "wide.csv": (b"1," + b"9" * 200_000 + b"x\n", "field larger"),
     "late.csv": (b"1,2\n3," + b"9" * 200_000 + b"x\n", "line 1 and those after"),
     "wide_digits.csv": ("1,2\n3,４\n".encode(), "line 2, column 1 is '４', no number in digits from 0 to 9"),
@@ -234,6 +236,16 @@ def test_folders(tmp_path):
         open_rows(tmp_path)
 
 
+def test_packed_files_in_a_folder_are_told_of(tmp_path):
+    np.save(tmp_path / "a.npy", X)
+    for name in ("README.md", "_SUCCESS", ".a.npy.crc"):
+        (tmp_path / name).write_text("1")
+    assert open_rows(tmp_path).shape == X.shape
+    (tmp_path / "b.npy.gz").write_bytes(saved(X))
+    with pytest.warns(UserWarning, match=r"b.npy.gz is not read"):
+        assert open_rows(tmp_path).shape == X.shape
+
+
 def test_pipes_and_devices(tmp_path):
     """Which could be read forever."""
     os.mkfifo(tmp_path / "pipe.csv")
@@ -244,6 +256,16 @@ def test_pipes_and_devices(tmp_path):
     (tmp_path / "zeros.npy").unlink()
     with pytest.raises(FileError, match=r"pipe.csv: is neither"):
         open_rows(tmp_path)
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+def test_text_of_several_lines_where_a_part_of_a_file_ends(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(text, "PART", 2 * text.LINE)  # two lines
+    (tmp_path / "x.csv").write_text('x,y,t\n1,2,a\n5,6,"foo\n3,4,bar"\n7,8,b\n')
+    with pytest.raises(FileError, match="line 3 has a quote that its end does not close"):
+        open_rows(tmp_path / "x.csv", id_column="t", limit_rows=limit)
+    (tmp_path / "x.csv").write_text('x,y,t\n1,2,a\n5,6,"foo ""a"", b"\n3,4,it"s\n7,8,"b"\n')
+    assert open_rows(tmp_path / "x.csv", id_column="t").ids.tolist() == ["a", 'foo "a", b', 'it"s', "b"]
 
 
 def test_indptr_whose_differences_wrap():
@@ -350,6 +372,15 @@ def test_zarr_that_has_lost_a_chunk(tmp_path, version):
     (tmp_path / "x.zarr" / {2: "1.0", 3: "c/1/0"}[version]).unlink()
     with pytest.raises(FileError, match=r"1 of the 3 parts of .* are not there"):
         open_rows(tmp_path / "x.zarr")
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_zarr_that_is_none(tmp_path, kind):
+    pytest.importorskip("zarr")
+    path = tmp_path / "x.zarr"
+    path.mkdir() if kind == "folder" else path.write_bytes(packed(X=saved(X)))
+    with pytest.raises(FileError, match=r"x.zarr: opening it with zarr failed .*: write it anew"):
+        open_rows(path)
 
 
 def test_zarr_with_a_pipe_or_a_link_in_it(tmp_path):

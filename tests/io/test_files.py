@@ -434,6 +434,36 @@ def test_numbers_that_name_rows_keep_their_digits(tmp_path):
     assert [value for part in rows.id_column for value in part.tolist()] == names == rows.ids.tolist()
 
 
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_the_index_of_a_pandas_table_is_no_feature(tmp_path, kind):
+    """As where the table itself is clustered. It can be had by its name."""
+    pd, feather = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.feather")
+    table = pd.DataFrame(X, columns=list("abcdef"))
+    folder, name = tmp_path / "rows", "__index_level_0__"
+    folder.mkdir()
+    for i, part in enumerate((table.iloc[PICKED], table.iloc[PICKED[::-1]])):
+        file = folder / f"{i}.{kind}"
+        part.to_parquet(file) if kind == "parquet" else feather.write_feather(part, file)
+    places = [*PICKED, *PICKED[::-1]]
+    with pytest.warns(UserWarning, match="the index of a pandas table, is left out") as told:
+        rows = open_rows(folder)
+    assert len(told) == 1
+    assert rows.feature_names == list("abcdef")
+    np.testing.assert_array_equal(np.asarray(rows), X[places])
+    rows = open_rows(folder, id_column=name)
+    assert rows.shape == (12, 6)
+    assert rows.ids.tolist() == places
+    assert open_rows(folder, columns=["a", name]).shape[1] == 2
+
+
+@pytest.mark.parametrize("told", [b"{", b"[]", b'{"index_columns": 3}', b'{"index_columns": [["a"], {}, "b", null]}'])
+def test_what_a_table_says_of_its_index_may_be_anything(tmp_path, told):
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"a": X[:, 0], "c": X[:, 1]}).replace_schema_metadata({b"pandas": told})
+    writers.to_parquet(tmp_path / "x.parquet", table)
+    np.testing.assert_array_equal(np.asarray(open_rows(tmp_path / "x.parquet")), X[:, :2])
+
+
 def test_a_column_is_read_in_parts(tmp_path, monkeypatch):
     """So that names of many rows need not be in memory all at once."""
     monkeypatch.setattr(text, "PART", 10_000)

@@ -159,9 +159,21 @@ def _start(settings: Mapping[str, Any]) -> Any:
     if not is_model(init):
         rows = open_data(init, {})
         with opening(init):
-            return np.asarray(rows)
+            return _in_order(init, np.asarray(rows), rows.feature_names, settings.get("names"))
     with opening(init):
         model = shoal.load(init)
     if not hasattr(model, "cluster_centers_"):
         raise Turned(f"{init}: is a {type(model).__name__} without centres to start from: name a model that has some.")
-    return model.cluster_centers_
+    return _in_order(init, model.cluster_centers_, getattr(model, "feature_names_in_", None), settings.get("names"))
+
+
+def _in_order(init: str, centers: Any, names: Any, wanted: list[str] | None) -> Any:
+    """Centres with their columns in the order of those of the rows, where both have names."""
+    from .errors import BadData
+
+    if names is None or wanted is None or list(names) == wanted:
+        return centers
+    if len(set(wanted)) < len(wanted) or sorted(names) != sorted(wanted):
+        shown = [", ".join(some[:5]) + ", ..." * (len(some) > 5) for some in (list(names), wanted)]
+        raise BadData(f"{init}: has the columns {shown[0]}, but the rows have {shown[1]}: give the centres those of the rows.")
+    return centers[:, [list(names).index(name) for name in wanted]]

@@ -88,9 +88,10 @@ def _open(data: str, settings: dict[str, Any], known: Any) -> Any:
     if known is None or settings["columns"] is not None:
         return open_data(data, settings)
     try:
-        return open_data(data, {**settings, "columns": list(known)})
+        rows = open_data(data, {**settings, "columns": list(known)})
     except BadData:
         rows = open_data(data, settings)
         if rows.feature_names is not None:
             raise
         return rows
+    return open_data(data, settings) if rows.feature_names is None else rows  # names in digits are no numbers of columns

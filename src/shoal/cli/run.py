@@ -148,7 +148,8 @@ def _kept(path: Path) -> Iterator[Any]:
 
 def _fit(rows: Any, chosen: Mapping[str, Any], watch: Watch, kept: Any) -> Any:
     """A fitted model that remembers nothing of this process."""
-    model = estimator(chosen["method"], chosen["clusters"], chosen, callback=lambda record: watch.step(record))
+    named = {**chosen, "names": rows.feature_names}
+    model = estimator(chosen["method"], chosen["clusters"], named, callback=lambda record: watch.step(record))
     watch.note(f"clustering {rows.shape[0]:,} rows x {rows.shape[1]:,} columns into {chosen['clusters']:,}")
     stopper = settings().stopper
     stopper.ask = kept.stop

@@ -42,7 +42,8 @@ def start(rows: Any, k: int, settings: Mapping[str, Any]) -> Any:
     """Centres for several fits to start from."""
     from ..core.moments import enter_frame
 
-    model = estimator("exact", k, {**settings, "time": None, "extra": {}, "standardize": False})
+    named = {**settings, "names": rows.feature_names}
+    model = estimator("exact", k, {**named, "time": None, "extra": {}, "standardize": False})
     with reading_data():
         opened, given = model._first_look(rows, None)
         if given is not None:

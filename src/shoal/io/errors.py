@@ -32,13 +32,15 @@ def told_of(path: Any, doing: str, remedy: str) -> Iterator[None]:
     """What a package has to say of a file, in one sentence that says which. It may raise anything for a broken one."""
     try:
         yield
-    except (FileError, ImportError, FileNotFoundError, PermissionError, IsADirectoryError):
+    except (FileError, ImportError):
         raise
     except MemoryError as error:  # of a file that lies about its size, most likely
         raise FileError(
             f"{path}: {doing} takes more memory than there is: it is broken, or has too large parts; {remedy}."
         ) from error
     except Exception as error:
+        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError) and error.errno is not None:
+            raise  # of the system: those of zarr have no number, and do not name the file
         why = " ".join(str(error).split())[:300] or type(error).__name__
         raise FileError(f"{path}: {doing} failed ({why.rstrip('.')}): {remedy}.") from error
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.memory import spare
 from ..core.sources import FileSource, Source, find_source
-from ..core.types import Array, is_sparse
+from ..core.types import Array, is_sparse, warn
 from .errors import FileError
 from .folder import joined
 from .known import Seen, fingerprint
@@ -147,8 +147,8 @@ def open_rows(
         feather, zarr, h5, csv, tsv, txt, svmlight. Or a folder of such files, all of one kind, in the order of their
         names.
     columns : list of str or int, default=None
-        The columns to cluster by, by name or number; None for all but `id_column` and `text_column`. A table with one column of
-        lists has its rows there.
+        The columns to cluster by, by name or number; None for all but `id_column` and `text_column`, and but the index of a
+        table that pandas wrote. A table with one column of lists has its rows there.
     id_column : str or int, default=None
         A column that names the rows, given as `ids`; it may hold text.
     text_column : str or int, default=None
@@ -198,6 +198,8 @@ def open_rows(
     opened = _open(path, options)
     if not opened.rows.shape[0]:
         raise FileError(f"{path}: has no rows: name a file that has some.")
+    if opened.notice:
+        warn(f"{path}: {opened.notice}", UserWarning)
     return FileRows(path, opened, options)
 
 
@@ -270,7 +272,20 @@ def _open_folder(path: Path, options: Options) -> Opened:
             break
     some = [part.column for part in parts if part.column is not None]
     column = (lambda name: chain.from_iterable(read(name) for read in some)) if some else None
-    return Opened(joined(str(path), [part.rows for part in parts], options.scratch), parts[0].names, column)
+    return Opened(
+        joined(str(path), [part.rows for part in parts], options.scratch),
+        parts[0].names,
+        column,
+        _skipped(path) or parts[0].notice,
+    )
+
+
+def _skipped(folder: Path) -> str:
+    """A warning of files that are left out, though their names say that they hold rows: packed ones, such as part.csv.gz."""
+    files = [f for f in folder.iterdir() if not _kind(f) and not f.name.startswith((".", "_"))]
+    names = sorted(f.name for f in files if any(suffix.lower() in FORMATS for suffix in f.suffixes))
+    shown = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
+    return f"{shown} is not read, since its ending is none that Shoal knows: unpack it, or put it elsewhere." if names else ""
 
 
 def _check_alike(file: Path, part: Opened, first_file: Path, first: Opened) -> None:

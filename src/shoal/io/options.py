@@ -81,6 +81,7 @@ class Opened(NamedTuple):
     # And with `unpacking`: the bytes that this takes more than with parts of the usual size; and `held_bytes`, in memory.
     names: list[str] | None = None
     column: Callable[[Any], Iterator[Any]] | None = None
+    notice: str = ""  # what the user should be warned of
 
 
 class Selection(NamedTuple):

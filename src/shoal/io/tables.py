@@ -29,6 +29,7 @@ class Plan(NamedTuple):
     d: int
     dtype: np.dtype
     is_list: bool  # one column, which holds whole rows
+    left_out: list[str]  # columns of the index of pandas that are left out
 
 
 class Table(NamedTuple):
@@ -134,7 +135,9 @@ def _open(table: Table, options: Options) -> Opened:
     rows.unpacking = table.unpacking(plan)
     check_shape(table.path, rows)
     names = None if plan.is_list else plan.names
-    return Opened(rows, names, partial(_column, table))
+    index = ", ".join(map(repr, plan.left_out[:5]))
+    notice = f"{index}, the index of a pandas table, is left out: name it in columns= to cluster by it, too." if index else ""
+    return Opened(rows, names, partial(_column, table), notice)
 
 
 def _types() -> Any:
@@ -167,13 +170,27 @@ def _plan(table: Table, options: Options) -> Plan:
     lists = [j for j in places if _is_list(schema.field(j).type)]
     if options.columns is None and len(lists) == 1:
         places = lists
+    index = []
+    if options.columns is None and not lists:
+        beside = {place_of(path, column, schema.names, len(schema.names)) for column in options.beside}
+        index = [name for name in _index_columns(schema) if schema.names.index(name) not in beside]
+        places = [j for j in places if schema.names[j] not in index]
     names = [schema.names[j] for j in places]
     if not names:
         raise FileError(f"{path}: has no columns of numbers: name a file that has.")
     if lists and len(places) > 1:
         raise FileError(f"{path}: column {schema.names[lists[0]]!r} holds whole rows: name it alone as columns=.")
     dtype = np.result_type(*(_dtype(path, name, schema.field(name).type) for name in names))
-    return Plan(names, _width(table, names[0]) if lists else len(names), dtype, bool(lists))
+    return Plan(names, _width(table, names[0]) if lists else len(names), dtype, bool(lists), index)
+
+
+def _index_columns(schema: Any) -> list[str]:
+    """The columns that hold the index of a table of pandas, which is no feature of its rows."""
+    try:
+        told = (schema.pandas_metadata or {}).get("index_columns", [])
+        return [name for name in told if isinstance(name, str) and name in schema.names]
+    except (ValueError, TypeError, AttributeError, RecursionError):  # what it says of itself is no JSON of pandas
+        return []
 
 
 def _width(table: Table, name: str) -> int:

@@ -160,7 +160,18 @@ def _parse(path: Path, layout: Layout, places: list[int], some: list[tuple[int, 
         raise _what_is_wrong(path, layout, places, some) from error
     if block.shape != (len(lines), len(places)) or not (whole or all(_even(lines, layout))):
         raise _what_is_wrong(path, layout, places, some)
+    if _is_open(lines[-1], layout.delimiter):  # within the part, there would be fewer rows than lines
+        raise FileError(f"{path}: line {some[-1][0]} has a quote that its end does not close: write a row a line.")
     return block
+
+
+def _is_open(line: str, delimiter: str | None) -> bool:
+    """Whether a quoted field goes on in the next line."""
+    if '"' not in line:
+        return False
+    if delimiter is None:
+        line, delimiter = re.sub(r"\s", " ", line), " "
+    return len(list(csv.reader([line, "next"], delimiter=delimiter, skipinitialspace=delimiter == " "))) == 1
 
 
 def _even(lines: list[str], layout: Layout) -> Iterator[bool]:
