@@ -41,6 +41,10 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
 
 def check_unmasked(values: Any, name: str) -> None:
     """Raise for values that a mask hides: NumPy would use what is behind it."""
+    if isinstance(values, list | tuple):
+        rows = [i for i, row in enumerate(values) if isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row)]
+        if rows:
+            raise ValueError(f"{name} has a mask, first at row {rows[0]}: drop such rows or fill them in.")
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         place = zip(("row", "column"), np.argwhere(np.ma.getmaskarray(values))[0], strict=False)
         where = ", ".join(f"{axis} {index}" for axis, index in place)
