@@ -79,6 +79,17 @@ def check_names(names: Any) -> None:
             raise ValueError(f"Columns {seen[name]} and {place} of X are both named {name!r}: rename or drop one of them.")
 
 
+def check_same_columns(C: Any, names: Any, name: str = "init") -> None:
+    """Raise for centres whose columns have the names of those of X, but not their order: numbers are told apart by place."""
+    own = column_names(C)
+    own, names = ([] if found is None else list(found) for found in (own, names))
+    if own != names and len(own) == len(names) and set(own) == set(names):
+        place = next(i for i, pair in enumerate(zip(own, names, strict=True)) if pair[0] != pair[1])
+        raise ValueError(
+            f"Column {place} of {name} is {own[place]!r}, and that of X is {names[place]!r}: put the columns into one order."
+        )
+
+
 def floats(values: Any, name: str) -> Array:
     """An array of float64, or one sentence about why not."""
     check_unmasked(values, name)
