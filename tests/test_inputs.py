@@ -3,6 +3,8 @@
 import tracemalloc
 
 import numpy as np
+import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
@@ -359,3 +361,11 @@ class TestMemory:
         start = np.column_stack([column[:4] for column in columns.values()]).astype(float)
         model = KMeans(4, init=start, algorithm="lloyd", max_iter=2, n_threads=1)
         assert self.extra(lambda: model.fit(table)) < 30
+
+
+def test_columns_of_types_that_numpy_does_not_have():
+    wide = pl.DataFrame({"a": pl.Series([1, 2, 3], dtype=pl.Int128), "b": [1.0, 2.0, 3.0]})
+    runs = pa.table({"a": pa.RunEndEncodedArray.from_arrays([2, 3], [1.5, 2.5])})
+    for rows, kind in ((wide, "Int128"), (runs, "run_end_encoded")):
+        with pytest.raises(ValueError, match=f"Column 'a' of X holds values of type {kind}.*: give real numbers, or drop it"):
+            KMeans(2).fit(rows)

@@ -33,6 +33,10 @@ class TableSource:
         return at_most_float64(np.asarray(self.part(rows, self.raw_dtype), self.raw_dtype))
 
 
+def _no_numbers(name: Any, kind: Any) -> str:
+    return f"Column {name!r} of X holds values of type {kind}: give real numbers, or drop it."
+
+
 class Column(NamedTuple):
     """Of a table. Its type is read from no rows at all: those with a missing value could tell of another one."""
 
@@ -44,7 +48,7 @@ class Column(NamedTuple):
     def dtype(self) -> np.dtype:
         kind = self.no_rows.dtype if self.no_rows.ndim == 1 else np.dtype(object)
         if kind.kind not in "biufO":
-            raise ValueError(f"Column {self.name!r} of X holds values of type {kind}: give real numbers, or drop it.")
+            raise ValueError(_no_numbers(self.name, kind))
         return np.dtype(np.float64) if self.has_gaps and kind.kind in "biu" else kind
 
     def floats(self) -> Array:
@@ -105,7 +109,13 @@ def _pandas(X: Any) -> TableSource:
 
 
 def _polars(X: Any) -> TableSource:
-    columns = [Column(c.name, c[:0].to_numpy(), c.null_count() > 0, c.to_numpy) for c in X.get_columns()]
+    def describe(c: Any) -> Column:
+        try:
+            return Column(c.name, c[:0].to_numpy(), c.null_count() > 0, c.to_numpy)
+        except Exception as error:  # of a type that NumPy does not have
+            raise ValueError(_no_numbers(c.name, c.dtype)) from error
+
+    columns = list(map(describe, X.get_columns()))
     return _table(X.height, columns, lambda rows, _: X[rows].to_numpy())
 
 
@@ -117,11 +127,14 @@ def _pyarrow(X: Any) -> TableSource:
         some = X.slice(rows.start, rows.stop - rows.start) if isinstance(rows, slice) else X.take(rows)
         return np.stack([values(c) for c in some.columns], axis=1, dtype=dtype, casting="unsafe")
 
-    columns = [
-        Column(name, values(c.slice(0, 0)), c.null_count > 0, partial(values, c))
-        for name, c in zip(X.schema.names, X.columns, strict=True)
-    ]
-    return _table(X.num_rows, columns, part)
+    def describe(name: str, c: Any) -> Column:
+        try:
+            c.slice(0, 1).take([0])
+            return Column(name, values(c.slice(0, 0)), c.null_count > 0, partial(values, c))
+        except NotImplementedError as error:  # pyarrow can't pick rows of some types
+            raise ValueError(_no_numbers(name, c.type)) from error
+
+    return _table(X.num_rows, list(map(describe, X.schema.names, X.columns)), part)
 
 
 def column_names(X: Any) -> Any:
