@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .types import Array, at_most_float64, find_rounded_integer, packages_of, rounded_integer_message, warn
+from .types import (
+    Array,
+    at_most_float64,
+    find_rounded_integer,
+    find_rounded_object,
+    packages_of,
+    rounded_integer_message,
+    warn,
+)
 
 
 class TableSource:
@@ -57,9 +65,13 @@ class Column(NamedTuple):
         if values.ndim > 1 or isinstance(values[0], list | np.ndarray):
             raise ValueError(f"Column {self.name!r} of X holds lists: stack it into a 2-D array.")
         try:
-            return values.astype(np.float64)
-        except (TypeError, ValueError) as error:
+            numbers = values.astype(np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"Column {self.name!r} of X must hold real numbers: {error}.") from error
+        place = find_rounded_object(values, numbers)
+        if place is not None:
+            warn(rounded_integer_message("X", values[place[0]], f"row {place[0]}, column {self.name!r}"), UserWarning)
+        return numbers
 
 
 def _table(n: int, columns: list[Column], part: Callable[[Any, np.dtype], Array]) -> TableSource:
