@@ -77,6 +77,7 @@ BAD_ROWS = {
     "a number": (lambda: 3.0, r"\bX\b.*2D array, got scalar"),
     "nothing": (lambda: None, r"\bX\b.*None"),
     "a mask": (lambda: np.ma.masked_array(GOOD, GOOD[7, 1] == GOOD), rf"\bX\b.*mask.*{PLACE}"),
+    "masks in a list": (lambda: list(np.ma.masked_array(GOOD, GOOD[7, 1] == GOOD)), r"\bX\b.*mask.*row 7"),
     "ragged": (lambda: [[1.0, 2.0, 3.0], [1.0]], r"\bX\b.*inhomogeneous"),
     "beyond float64": (beyond_float64, rf"X.*infinity.*{PLACE}"),
     "beyond float64 in CSR": (lambda: beyond_float64(sparse.csr_array), rf"X.*infinity.*{PLACE}"),

@@ -1,8 +1,12 @@
 """Rows of every dtype, layout and container: same labels, float centres, nothing modified, nothing copied whole."""
 
 import tracemalloc
+import warnings
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
@@ -359,3 +363,33 @@ class TestMemory:
         start = np.column_stack([column[:4] for column in columns.values()]).astype(float)
         model = KMeans(4, init=start, algorithm="lloyd", max_iter=2, n_threads=1)
         assert self.extra(lambda: model.fit(table)) < 30
+
+
+def test_columns_of_types_that_numpy_does_not_have():
+    wide = pl.DataFrame({"a": pl.Series([1, 2, 3], dtype=pl.Int128), "b": [1.0, 2.0, 3.0]})
+    runs = pa.table({"a": pa.RunEndEncodedArray.from_arrays([2, 3], [1.5, 2.5])})
+    for rows, kind in ((wide, "Int128"), (runs, "run_end_encoded")):
+        with pytest.raises(ValueError, match=f"Column 'a' of X holds values of type {kind}.*: give real numbers, or drop it"):
+            KMeans(2).fit(rows)
+
+
+@pytest.mark.parametrize("table", [np.asarray, lambda X: X.tolist(), lambda X: pd.DataFrame(X, columns=["a", "b"])])
+def test_integers_among_objects_that_float64_rounds(table):
+    rows = np.array([[1, 0.5], [2**53 + 1, 0.5], [3, 0.5]], object)
+    with pytest.warns(UserWarning, match="9007199254740993 at row 1, column (0|'a'), which float64 rounds"):
+        KMeans(2).fit(table(rows))
+    rows[1, 0] = 2**60
+    with warnings.catch_warnings(action="error"):
+        KMeans(2).fit(table(rows))
+
+
+def test_integers_too_large_for_float64():
+    rows = np.array([[1, 0.5], [10**400, 0.5], [3, 0.5]], object)
+    for what, call in {
+        "X": lambda: KMeans(2).fit(rows),
+        "Column 'a' of X": lambda: KMeans(2).fit(pd.DataFrame(rows, columns=["a", "b"])),
+        "init": lambda: KMeans(2, init=rows[:2]).fit(ROWS[:, :2]),
+        "sample_weight": lambda: KMeans(2).fit(ROWS, sample_weight=[10**400] * len(ROWS)),
+    }.items():
+        with pytest.raises(ValueError, match=f"{what} must .*: int too large"):
+            call()

@@ -1,6 +1,8 @@
 """Measures of a clustering against their slow versions."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from shoal import KMeans, metrics
 from tests import naive
 from tests.strategies import blobs, cloud, problems
 
+TABLES = pytest.mark.parametrize("table", [pd.DataFrame, lambda X, columns: pl.DataFrame(X, columns)], ids=["pandas", "polars"])
 label_pairs = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=30)
 
 
@@ -201,3 +204,16 @@ def test_knee_of_few_or_odd_points():
     ]:
         with pytest.raises(ValueError, match="must be"):
             metrics.knee(k, energy)
+
+
+@TABLES
+def test_centres_whose_columns_are_in_another_order(table):
+    X = cloud(50, 3)
+    rows, same, other = table(X, columns=list("abc")), table(X[:2], columns=list("abc")), table(X[:2], columns=list("cab"))
+    assert metrics.energy(rows, same) == metrics.energy(X, X[:2])
+    says = "Column 0 of {} is 'c', and that of X is 'a'"
+    with pytest.raises(ValueError, match=says.format("centers")):
+        metrics.energy(rows, other)
+    with pytest.raises(ValueError, match=says.format("init")):
+        KMeans(2, init=other).fit(rows)
+    KMeans(2, init=table(X[:2], columns=list("xyz"))).fit(rows)  # other names tell of no order

@@ -11,11 +11,13 @@ from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils._param_validation import StrOptions, validate_parameter_constraints
 
 from .core.blocks import Block, Centers, DenseBlock, nearest_others, rounding
-from .core.checks import check_centers, check_rows, check_weights
+from .core.checks import check_centers, check_rows, check_same_columns, check_weights
 from .core.estimator import near_block
 from .core.parameters import MAX_THREADS, Count
 from .core.partition import energy_block
 from .core.rows import Frame, Rows
+from .core.sources import FileSource
+from .core.tables import column_names
 from .core.types import Array
 
 __all__ = [
@@ -92,6 +94,7 @@ def _placed(X: Any, centers: Any, weights: Any, metric: str, n_threads: int | No
     allowed = {"metric": [StrOptions({"euclidean", "cosine"})], "n_threads": [Count(MAX_THREADS), None]}
     validate_parameter_constraints(allowed, {"metric": metric, "n_threads": n_threads}, caller)
     source = check_rows(None, X, reset=False)
+    check_same_columns(centers, X.feature_names if isinstance(X, FileSource) else column_names(X), "centers")
     C = check_centers(centers, None, source.shape[1], "centers")
     frame = _frame_for(C, metric)
     if frame.unit and not C.any(axis=1).all():

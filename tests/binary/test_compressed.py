@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
-from shoal import BinaryKMeans, CompressedKMeans
+from shoal import BinaryKMeans, CompressedKMeans, KMeans, load, save
 from shoal.binary import compressed, learning, letter
 from shoal.binary.learning import Rule
 from shoal.binary.sample import Centered, draw
@@ -260,9 +260,10 @@ class TestBadInput:
     @LAYOUTS
     @pytest.mark.parametrize("learn", [True, "paper", False])
     @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-    def test_rows_that_are_all_alike(self, learn, layout):
-        for value in (0.0, 3.5):
-            model = fit(layout(np.full((30, 5), value)), 2, learn=learn, refine=True)
+    @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8])
+    def test_rows_that_are_all_alike(self, learn, layout, dtype):
+        for value in (0, 3):
+            model = fit(layout(np.full((30, 5), value, dtype)), 2, learn=learn, refine=True)
             np.testing.assert_array_equal(model.cluster_centers_[model.labels_], np.full((30, 5), value))
 
     @pytest.mark.parametrize("learn", [True, "paper", False])
@@ -286,6 +287,26 @@ class TestBadInput:
     def test_a_warning_is_of_the_labels_that_come_out(self):
         model = fit(n_bits=1, refine=True, k=3)
         assert len(set(model.labels_)) == 3
+
+    @LAYOUTS
+    @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+    def test_clusters_without_codes_are_refined_too(self, metric, layout):
+        for seed in range(20):
+            rows = np.repeat(np.random.default_rng(seed).normal(size=(15, 3)) + 100 * (metric == "euclidean"), 4, axis=0)
+            model = fit(layout(rows), 9, n_bits=2, refine=True, metric=metric, random_state=seed)
+            assert len(set(model.labels_)) == 9
+            np.testing.assert_array_equal(model.predict(layout(rows)), model.labels_)
+
+    @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+    def test_centres_of_clusters_that_stay_empty_are_among_the_rows(self, metric, tmp_path):
+        rows = np.repeat(cloud(3, 4) + 100 * (metric == "euclidean"), 10, axis=0)
+        model = fit(rows, 8, refine=True, metric=metric)
+        assert len(set(model.labels_)) == 3
+        assert KMeans(8, init=model.cluster_centers_, metric=metric, max_iter=1).fit(rows).inertia_ == pytest.approx(0)
+        assert model.transform(rows).min(axis=0).max() == pytest.approx(0, abs=1e-6)
+        save(model, tmp_path / "model.npz")
+        np.testing.assert_array_equal(load(tmp_path / "model.npz").predict(rows), model.labels_)
 
     def test_centres_without_a_code(self):
         model = CompressedKMeans(4)

@@ -193,6 +193,15 @@ def test_a_limit_within_itself():
     assert memory.LIMIT.get() is None
 
 
+def test_of_limits_within_each_other_the_least_holds():
+    with MemoryLimit("1GB"):
+        with MemoryLimit("2GB"):
+            assert memory.LIMIT.get() == 1e9
+        with MemoryLimit("500MB"):
+            assert memory.LIMIT.get() == 5e8
+        assert memory.LIMIT.get() == 1e9
+
+
 def test_how_many_rows_would_fit_where_memory_grows_faster():
     model, rows = shoal.ExactSpectral(3), Rows(Huge(10**6, 8), n_threads=1)
     with MemoryLimit("800MB"), pytest.raises(MemoryError, match="of the rows") as refused, planned(model, rows):

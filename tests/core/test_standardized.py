@@ -148,3 +148,15 @@ def test_the_time_budget_counts_from_the_call(monkeypatch):
     with deadline.called_at(1.0):
         assert deadline.budget_start() == 1.0
         assert deadline.budget_start() > 1.0  # a fit within that one
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_new_rows_are_scaled_as_those_of_the_fit_were(layout):
+    """Small integers, on scales so small that the estimator turns to float64 for float32 rows."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        rows, weights = layout(rng.integers(0, 7, (60, 4)).astype(np.uint8)), 10.0 ** rng.integers(-100, 100, 60)
+        model = shoal.Standardized(shoal.KMeans(60, random_state=0)).fit(rows, sample_weight=weights)
+        np.testing.assert_array_equal(model.predict(rows), model.labels_)
+        assert -model.score(rows, sample_weight=weights) == pytest.approx(model.inertia_)

@@ -1,6 +1,7 @@
 """`partial_fit`: what a stream of chunks leaves behind is what its rows would, however they are cut."""
 
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -204,3 +205,24 @@ def test_centres_that_were_set_are_moved_on():
 def test_too_few_distinct_rows_in_the_first_chunk_are_told():
     with pytest.warns(ConvergenceWarning, match="n_clusters=1 would do"):
         OnlineKMeans(3).partial_fit(np.zeros((50, 2)))
+
+
+@pytest.mark.parametrize("cls", [MiniBatchKMeans, OnlineKMeans])
+def test_chunks_of_several_threads_are_all_taken_in(cls):
+    model, together, failed = cls(3, random_state=0).partial_fit(X), threading.Barrier(4, timeout=30), []
+
+    def add():
+        together.wait()
+        try:
+            take(model, cut(X, 10))
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert model._stream.masses.sum() == 5 * len(X)
+    assert model.n_iter_ == 1 + 4 * 30

@@ -94,6 +94,14 @@ def test_a_start_that_was_given(tmp_path):
     np.testing.assert_array_equal(found.init, X[:3])
 
 
+def test_options_that_numpy_has_chosen(tmp_path):
+    rows = blobs(60, 3, 3)[0]
+    for algorithm in np.array(["lloyd", "elkan"]):
+        model = shoal.KMeans(3, algorithm=algorithm, init=np.str_("random"), random_state=0).fit(rows)
+        shoal.save(model, tmp_path / "model.npz")
+        assert shoal.load(tmp_path / "model.npz").algorithm_ == algorithm
+
+
 def test_functions_are_left_out_with_a_warning(tmp_path):
     options = {"callback": print, "random_state": np.random.RandomState(0), "init": lambda X, k, random_state: X[:k]}
     model = shoal.KMeans(3, **options)

@@ -4,6 +4,7 @@ import time
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from scipy import sparse
@@ -503,6 +504,15 @@ class TestCosine:
         for X in (self.X, self.X.astype(np.float32), sparse.csr_array(self.X)):
             C = KMeans(6, metric="cosine", random_state=0).fit(X).cluster_centers_
             np.testing.assert_allclose(np.linalg.norm(C, axis=1), 1, rtol=1e-6)
+
+    @pytest.mark.parametrize("algorithm", ["lloyd", "auto"])
+    def test_memory_layout_changes_no_bit(self, algorithm):
+        X = np.random.default_rng(0).normal(size=(2000, 37))
+        one = fit(X, X[:6], algorithm, metric="cosine")
+        for rows in (np.asfortranarray(X), pd.DataFrame({str(i): x for i, x in enumerate(X.T)}), X[:, ::-1].copy()[:, ::-1]):
+            other = fit(rows, X[:6], algorithm, metric="cosine")
+            np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
+            np.testing.assert_array_equal(one.transform(X), one.transform(np.asarray(rows)))
 
     def test_length_of_rows_does_not_matter(self):
         one = fit(self.X, self.X[:6], metric="cosine")

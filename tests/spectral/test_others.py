@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
@@ -155,6 +156,20 @@ class TestHardForArpack:
             W = model.embedding_.astype(float)
             np.testing.assert_allclose(W.T @ W, np.eye(5), atol=1e-4)
             assert adjusted_rand_score(y, model.labels_) == 1
+
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_where_lapack_fails_to_find_some_of_them(self, monkeypatch):
+        def some_fail(A, subset_by_index=None, **options):
+            if subset_by_index is not None:
+                raise np.linalg.LinAlgError("Internal Error.")
+            return eigh(A, **options)
+
+        rows = np.random.default_rng(0).normal(size=(60, 2))
+        one = ExactSpectral(3, random_state=0).fit(rows)
+        monkeypatch.setattr("shoal.spectral.lanczos.eigh", some_fail)
+        other = ExactSpectral(3, random_state=0).fit(rows)
+        np.testing.assert_allclose(other.eigenvalues_, one.eigenvalues_)
+        np.testing.assert_array_equal(other.labels_, one.labels_)
 
     @pytest.mark.filterwarnings("ignore::UserWarning")
     def test_no_way_to_tell_them_apart(self, monkeypatch):

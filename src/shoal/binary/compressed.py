@@ -217,7 +217,7 @@ class CompressedKMeans(CenterMover):
         with Rows(self.code_.encode_rows(rows), weights, Frame.of("hamming"), self.n_threads) as codes:
             skipped += super()._fit_rows(codes, starts, X, limits, journal)
         if self.refine:
-            self._refine(rows)
+            self._refine(rows, limits, skipped)
         return skipped
 
     def _learned(
@@ -356,15 +356,16 @@ class CompressedKMeans(CenterMover):
         super()._publish(rows, outcome._replace(reason=cut or outcome.reason), energy)
         self.history_ = rounds + self.history_
 
-    def _refine(self, rows: Rows) -> None:
-        """One step in the space of X, from the clusters of the codes."""
+    def _refine(self, rows: Rows, limits: Limits, skipped: list[str]) -> None:
+        """One step in the space of X, from the clusters of the codes. Those without codes are given rows, as in any fit."""
         enter_frame(rows)
         state = partition.begin(rows, np.zeros((self.n_clusters, rows.d), rows.dtype))._replace(labels=self.labels_)
-        state, _ = partition.advance(rows, state, partition.keep_labels)
-        state = self._as_published(rows, state)
-        for _ in partition.label_all(rows, state):
-            pass
-        energy = partition.energy(rows, state)
+        state, _ = partition.advance(rows, state, partition.keep_labels, fill=False)
+        filled = state.counts > 0
+        centers = np.where(filled[:, None], state.centers, state.centers[filled.argmax()])  # an empty one lies nowhere yet
+        outcome = Outcome(state._replace(centers=centers), self.history_, self.stop_reason_, None)
+        by_distance = method(rows)._replace(assign=lambda rows, state: (partition.label_all(rows, state), None))
+        (state, *_), energy = self._settle(rows, outcome, by_distance, limits, skipped)
         self._frame, self.labels_ = rows.frame, state.labels
         self.cluster_centers_, self.inertia_ = self._public(rows, state), rows.frame.energy_out_of(energy)
 

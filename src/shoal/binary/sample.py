@@ -61,9 +61,9 @@ class Sample(NamedTuple):
     mean: Array  # (d) float64
 
     def centered(self, dtype: Any = np.float32, scaled: bool = True) -> Centered:
-        half = 1.0
-        if scaled:  # halves of what floats can hold just so, and powers of two, so that nothing is rounded
-            half = 2.0 ** (int(np.frexp(max(float(self.raw.max()), -float(self.raw.min()), 1e-300))[1]) - 1)
+        half, reach = 1.0, max(float(self.raw.max()), -float(self.raw.min()))
+        if scaled and reach:  # halves of what floats can hold just so, and powers of two, so that nothing is rounded
+            half = 2.0 ** (int(np.frexp(max(reach, 1e-300))[1]) - 1)
         if is_sparse(self.raw):
             A, b = self.raw.astype(np.float64) / half, self.mean / half
         else:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, validate_data
 from .engine import bring, check_far
 from .sources import FarSource, FileSource, Source, find_source
 from .tables import column_names, find_table
-from .types import Array, is_sparse
+from .types import EXACT_INTEGERS, Array, find_rounded_object, is_sparse, rounded_integer_message, warn
 
 
 def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
@@ -21,10 +21,15 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
     if type(X).__name__ == "LazyFrame":
         raise TypeError("X is a LazyFrame, which has no rows yet: call .collect() first.")
     if not _plain(X):
+        given = X
         try:
             X = check_array(X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, input_name="X")
+        except OverflowError as error:
+            raise ValueError(f"X must be a table of real numbers: {error}") from error
         except (TypeError, ValueError) as error:
             raise type(error)(f"X must be a table of real numbers: {error}") from error
+        if not is_sparse(X) and X.dtype == np.float64:
+            _warn_of_rounding(given, X)
     if isinstance(X, FarSource):
         check_far(estimator)
     if 0 in X.shape:
@@ -41,10 +46,25 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
 
 def check_unmasked(values: Any, name: str) -> None:
     """Raise for values that a mask hides: NumPy would use what is behind it."""
+    if isinstance(values, list | tuple):
+        rows = [i for i, row in enumerate(values) if isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row)]
+        if rows:
+            raise ValueError(f"{name} has a mask, first at row {rows[0]}: drop such rows or fill them in.")
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         place = zip(("row", "column"), np.argwhere(np.ma.getmaskarray(values))[0], strict=False)
         where = ", ".join(f"{axis} {index}" for axis, index in place)
         raise ValueError(f"{name} has a mask, first at {where}: drop such rows or fill them in.")
+
+
+def _warn_of_rounding(given: Any, X: Array) -> None:
+    """Integers among objects became floats before anybody else could tell what they were."""
+    if not (np.abs(X) >= EXACT_INTEGERS).any():
+        return
+    values = np.asarray(given, object)
+    place = find_rounded_object(values, X) if values.shape == X.shape else None
+    if place is not None:
+        row, column = place
+        warn(rounded_integer_message("X", values[row, column], f"row {row}, column {column}"), UserWarning)
 
 
 def _check_features(estimator: Any, X: Any, reset: bool) -> None:
@@ -75,6 +95,17 @@ def check_names(names: Any) -> None:
             raise ValueError(f"Columns {seen[name]} and {place} of X are both named {name!r}: rename or drop one of them.")
 
 
+def check_same_columns(C: Any, names: Any, name: str = "init") -> None:
+    """Raise for centres whose columns have the names of those of X, but not their order: numbers are told apart by place."""
+    own = column_names(C)
+    own, names = ([] if found is None else list(found) for found in (own, names))
+    if own != names and len(own) == len(names) and set(own) == set(names):
+        place = next(i for i, pair in enumerate(zip(own, names, strict=True)) if pair[0] != pair[1])
+        raise ValueError(
+            f"Column {place} of {name} is {own[place]!r}, and that of X is {names[place]!r}: put the columns into one order."
+        )
+
+
 def floats(values: Any, name: str) -> Array:
     """An array of float64, or one sentence about why not."""
     check_unmasked(values, name)
@@ -83,7 +114,7 @@ def floats(values: Any, name: str) -> Array:
         if array.dtype.kind not in "biufO":
             raise TypeError(f"its values are of type {array.dtype}")
         return array.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must hold real numbers: {error}.") from error
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from functools import wraps
 from importlib import import_module
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
+from .scoped import Scoped
 from .sources import FarSource, FileSource
 from .types import packages_of
 
@@ -40,7 +41,7 @@ def room_of(thing: Any) -> Any:
     return None if name is None else import_module(name)
 
 
-class Engine:
+class Engine(Scoped):
     """Let workers elsewhere do the work of fits and predictions in a `with` block.
 
     Parameters
@@ -62,19 +63,15 @@ class Engine:
     ...     model = shoal.KMeans(n_clusters=3, random_state=0).fit(X)
     """
 
+    _variable = ENGINE
+
     def __init__(self, client: Any) -> None:
         if client is not None and not hasattr(room_of(client), "is_client"):
             raise TypeError(f"engine={client!r} is no dask.distributed.Client: give one, or None for threads of this process.")
         self.client = client if client is None else room_of(client).is_client(client)
-        self._token: Token[Any] | None = None
 
-    def __enter__(self) -> Self:
-        self._token = ENGINE.set(self.client)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._token is not None
-        ENGINE.reset(self._token)
+    def _setting(self) -> Any:
+        return self.client
 
 
 def using(engine: Any, X: Any) -> AbstractContextManager[Any]:

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import partition
-from .checks import check_centers, check_weights
+from .checks import check_centers, check_same_columns, check_weights
 from .deadline import NO_DEADLINE, Deadline, TimeUp, budget_start, now, time_limit
 from .driver import Journal, Limits, Outcome, drive, journal
 from .engine import using
@@ -149,6 +149,7 @@ class CenterMover(CentersEstimator, ABC):
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters.")
         given = None
         if not isinstance(self.init, str) and not callable(self.init):
+            check_same_columns(self.init, getattr(self, "feature_names_in_", None))
             given = check_centers(self.init, self.n_clusters, d)
         return Rows(source, weights, Frame.of(self.metric), self.n_threads), given
 

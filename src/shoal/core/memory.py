@@ -12,11 +12,12 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from contextvars import ContextVar, Token
-from typing import Any, NamedTuple, Self
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 from . import directions
 from .rows import PARTITION, Rows, rows_in_a_block, working_dtype
+from .scoped import Scoped
 from .seeding import LEADING, SKETCH, sample_size
 from .sources import FarSource, FileSource, Source
 from .threads import default_threads
@@ -37,7 +38,7 @@ UNITS = {"": 1.0, "B": 1.0} | {f"{c}{end}": 1e3**i for i, c in enumerate("KMGTPE
 UNITS |= {f"{c}IB": 1024.0**i for i, c in enumerate("KMGTPE", 1)}
 
 
-class MemoryLimit:
+class MemoryLimit(Scoped):
     """Keep the fits in a `with` block below a limit, or refuse them before they begin.
 
     Parameters
@@ -50,7 +51,8 @@ class MemoryLimit:
     A fit that would take more, by what was measured of its method, raises a MemoryError that says how much it would take and
     how many rows would fit; one that needs fewer threads for it uses fewer. Bounds and batches take what is left. Rows must
     come from a file (`open_rows`): those in memory are the caller's, and count as part of the limit. It holds for the
-    thread that entered it, and for `fit`, not for `predict`, which takes no more than blocks.
+    thread that entered it, and for `fit`, not for `predict`, which takes no more than blocks. Of limits within each other
+    the least holds.
 
     Examples
     --------
@@ -65,16 +67,14 @@ class MemoryLimit:
     MemoryError: A limit of 64 MB is too little: KMeans on 1,000 rows takes about 324 MB: allow 328 MB.
     """
 
+    _variable = LIMIT
+
     def __init__(self, limit: Any) -> None:
         self.limit = size_of(limit)
-        self._tokens: list[Token[float | None]] = []  # it may be entered again before it is left
 
-    def __enter__(self) -> Self:
-        self._tokens.append(LIMIT.set(self.limit))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        LIMIT.reset(self._tokens.pop())
+    def _setting(self) -> float:
+        outer = LIMIT.get()
+        return self.limit if outer is None else min(self.limit, outer)
 
 
 def size_of(limit: Any) -> float:

@@ -324,5 +324,6 @@ def _on_converted(rows: Rows, fn: Callable[..., Share], start: int, raw: Any, *r
 
 
 def _unit(X: Array, dtype: np.dtype) -> Array:
+    X = np.ascontiguousarray(X)  # sums depend on the order of memory in their last bit
     X = X / np.abs(X).max(axis=1)[:, None]  # so that no square leaves the range
     return np.ascontiguousarray(X / np.linalg.norm(X, axis=1)[:, None], dtype)

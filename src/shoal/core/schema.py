@@ -153,7 +153,8 @@ class Choice(Spec):
     options: tuple[Any, ...]
 
     def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        if not any(type(value) is type(option) and value == option for option in self.options):
+        same_type = str if isinstance(value, np.str_) else type(value)  # a string, whoever has made it
+        if not any(same_type is type(option) and value == option for option in self.options):
             raise fail(name, f"is {str(value)[:40]!r}", " or ".join(map(repr, self.options)))
 
 

@@ -24,7 +24,7 @@ from .estimator import all_or_nothing
 from .memory import check_fit
 from .rows import working_dtype
 from .scaled import scaled, scaled_dtype, scales_of
-from .schema import Fitted, Names, OutputConfig, SizeOf, Spec, check_fitted_state, doubles
+from .schema import Choice, Fitted, Names, OutputConfig, SizeOf, Spec, check_fitted_state, doubles
 from .sources import FileSource
 from .types import Array
 
@@ -49,6 +49,8 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         `history_` and all else that ends in an underscore.
     mean_, scale_ : arrays of shape (n_features,)
         What is subtracted from the columns, and what they are divided by then (1 for constant ones).
+    dtype_ : "float32" or "float64"
+        What the scaled rows were given as; new rows are, too, unless theirs is wider.
     cluster_centers_ : array of shape (n_clusters, n_features)
         In the units of X, where the estimator has centres among the rows.
     n_features_in_, feature_names_in_
@@ -74,6 +76,7 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             "feature_names_in_": Names("d"),
             "mean_": doubles("d"),
             "scale_": doubles("d", low=TINY),
+            "dtype_": Choice(("float32", "float64")),
             "estimator_": Fitted(type(self.estimator), {"d": "d"}),
             "_sklearn_output_config": OutputConfig(),
         }
@@ -109,17 +112,21 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             self.mean_, self.scale_ = scales_of(source, weights, getattr(self.estimator, "n_threads", None))
             more = {} if weights is None else {"sample_weight": weights}
             scales = np.stack([self.mean_, self.scale_])
+            dtype = scaled_dtype(source, scales)
             with called_at(begun):
-                self.estimator_ = clone(self.estimator).fit(scaled(source, scales, scaled_dtype(source, scales)), **more)
+                self.estimator_ = clone(self.estimator).fit(scaled(source, scales, dtype), **more)
+            self.dtype_ = dtype.name
         return self
 
     def scaled(self, X: Any) -> FileSource:
         """Rows as the estimator gets to see them: what it takes in their place."""
         check_is_fitted(self, list(self._required_attributes))
-        check_fitted_state(self, *self._required_attributes)
+        check_fitted_state(self, *self._required_attributes, "dtype_")
         source = check_rows(self, X, reset=False)
-        fitted = getattr(self.estimator_, "cluster_centers_", np.empty(0, np.float32)).dtype
-        dtype = np.promote_types(working_dtype(source.dtype), working_dtype(fitted))  # rows of a fit in float64 stay so
+        fitted = vars(self).get("dtype_")  # not that of the centres, which may be finer than the rows
+        if fitted is None:  # a model of an earlier version
+            fitted = working_dtype(getattr(self.estimator_, "cluster_centers_", np.empty(0, np.float32)).dtype)
+        dtype = np.promote_types(working_dtype(source.dtype), fitted)  # rows of a fit in float64 stay so
         return scaled(source, np.stack([self.mean_, self.scale_]), dtype)
 
     @lazily

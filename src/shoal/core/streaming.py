@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
+from threading import Lock, RLock
 from typing import Any, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -19,6 +22,26 @@ from .rows import Rows
 from .running import Means
 from .schema import Parts, Spec, check_fitted_state, doubles, floats
 from .types import Array
+
+LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of models that are taking in a chunk, or have done so
+GUARD = Lock()
+
+
+def lock_of(model: Any) -> Any:
+    """Chunks of several threads move a model one after the other: none of them is lost. (A model may be copied, a lock not.)"""
+    with GUARD:
+        return LOCKS.setdefault(model, RLock())
+
+
+def _forget_locks() -> None:
+    """In a new process nobody holds one, whatever threads of the old one did."""
+    global GUARD
+    GUARD = Lock()
+    LOCKS.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_locks)
 
 
 class Stream(NamedTuple):
@@ -71,7 +94,7 @@ class StreamMover(CenterMover):
             `labels_` and `inertia_` are of this chunk, `n_iter_` counts one more.
         """
         self._validate_params()
-        with all_or_nothing(self):
+        with lock_of(self), all_or_nothing(self):
             if hasattr(self, "_stream"):
                 self._check_stream()
                 rows, _ = self._rows(X, sample_weight)

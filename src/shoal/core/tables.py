@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .types import Array, at_most_float64, find_rounded_integer, packages_of, rounded_integer_message, warn
+from .types import (
+    Array,
+    at_most_float64,
+    find_rounded_integer,
+    find_rounded_object,
+    packages_of,
+    rounded_integer_message,
+    warn,
+)
 
 
 class TableSource:
@@ -33,6 +41,10 @@ class TableSource:
         return at_most_float64(np.asarray(self.part(rows, self.raw_dtype), self.raw_dtype))
 
 
+def _no_numbers(name: Any, kind: Any) -> str:
+    return f"Column {name!r} of X holds values of type {kind}: give real numbers, or drop it."
+
+
 class Column(NamedTuple):
     """Of a table. Its type is read from no rows at all: those with a missing value could tell of another one."""
 
@@ -44,7 +56,7 @@ class Column(NamedTuple):
     def dtype(self) -> np.dtype:
         kind = self.no_rows.dtype if self.no_rows.ndim == 1 else np.dtype(object)
         if kind.kind not in "biufO":
-            raise ValueError(f"Column {self.name!r} of X holds values of type {kind}: give real numbers, or drop it.")
+            raise ValueError(_no_numbers(self.name, kind))
         return np.dtype(np.float64) if self.has_gaps and kind.kind in "biu" else kind
 
     def floats(self) -> Array:
@@ -53,9 +65,13 @@ class Column(NamedTuple):
         if values.ndim > 1 or isinstance(values[0], list | np.ndarray):
             raise ValueError(f"Column {self.name!r} of X holds lists: stack it into a 2-D array.")
         try:
-            return values.astype(np.float64)
-        except (TypeError, ValueError) as error:
+            numbers = values.astype(np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"Column {self.name!r} of X must hold real numbers: {error}.") from error
+        place = find_rounded_object(values, numbers)
+        if place is not None:
+            warn(rounded_integer_message("X", values[place[0]], f"row {place[0]}, column {self.name!r}"), UserWarning)
+        return numbers
 
 
 def _table(n: int, columns: list[Column], part: Callable[[Any, np.dtype], Array]) -> TableSource:
@@ -105,7 +121,13 @@ def _pandas(X: Any) -> TableSource:
 
 
 def _polars(X: Any) -> TableSource:
-    columns = [Column(c.name, c[:0].to_numpy(), c.null_count() > 0, c.to_numpy) for c in X.get_columns()]
+    def describe(c: Any) -> Column:
+        try:
+            return Column(c.name, c[:0].to_numpy(), c.null_count() > 0, c.to_numpy)
+        except Exception as error:  # of a type that NumPy does not have
+            raise ValueError(_no_numbers(c.name, c.dtype)) from error
+
+    columns = list(map(describe, X.get_columns()))
     return _table(X.height, columns, lambda rows, _: X[rows].to_numpy())
 
 
@@ -117,11 +139,14 @@ def _pyarrow(X: Any) -> TableSource:
         some = X.slice(rows.start, rows.stop - rows.start) if isinstance(rows, slice) else X.take(rows)
         return np.stack([values(c) for c in some.columns], axis=1, dtype=dtype, casting="unsafe")
 
-    columns = [
-        Column(name, values(c.slice(0, 0)), c.null_count > 0, partial(values, c))
-        for name, c in zip(X.schema.names, X.columns, strict=True)
-    ]
-    return _table(X.num_rows, columns, part)
+    def describe(name: str, c: Any) -> Column:
+        try:
+            c.slice(0, 1).take([0])
+            return Column(name, values(c.slice(0, 0)), c.null_count > 0, partial(values, c))
+        except NotImplementedError as error:  # pyarrow can't pick rows of some types
+            raise ValueError(_no_numbers(name, c.type)) from error
+
+    return _table(X.num_rows, list(map(describe, X.schema.names, X.columns)), part)
 
 
 def column_names(X: Any) -> Any:

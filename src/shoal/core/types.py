@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,15 @@ def find_rounded_integer(values: Array) -> Array | None:
     one, digits = large.dtype.type(1), np.frexp(large.astype(np.float64))[1]
     rounded = np.flatnonzero(large & ((one << (digits - 53).astype(large.dtype)) - one))
     return beyond[rounded[0]] if len(rounded) else None
+
+
+def find_rounded_object(values: Array, floats: Array) -> Array | None:
+    """The place of the first integer among objects that is not what it has become as a float64; None if there is none."""
+    for place in np.argwhere(np.abs(floats) >= EXACT_INTEGERS):
+        value, found = values[tuple(place)], floats[tuple(place)]
+        if isinstance(value, Integral) and np.isfinite(found) and int(found) != value:
+            return np.asarray(place)
+    return None
 
 
 def rounded_integer_message(what: str, integer: Any, place: str) -> str:

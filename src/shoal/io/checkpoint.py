@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from contextvars import Token
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from ..core.driver import KEEPER, Keeper, Progress
+from ..core.scoped import Scoped
 from .archive import read, tidy, write
 from .errors import Rejected
 from .values import Reader, Writer
@@ -30,7 +30,7 @@ class Stopped(KeyboardInterrupt):
     """The fit was asked to stop; its state is in the file."""
 
 
-class Checkpoint:
+class Checkpoint(Scoped):
     """Keep the state of a fit in a file, now and then; and if there is one already, go on from there.
 
     Parameters
@@ -57,6 +57,8 @@ class Checkpoint:
     ...         model = shoal.KMeans(n_clusters=3, random_state=0).fit(X)
     """
 
+    _variable = KEEPER
+
     def __init__(self, path: Any, every: float = 60.0) -> None:
         if isinstance(every, bool) or not isinstance(every, int | float) or not every >= 0:
             raise ValueError(f"every={every!r} must be a number of seconds, 0 or more.")
@@ -65,15 +67,12 @@ class Checkpoint:
         self._next = -np.inf  # a fit that begins is kept at once
         self._asked = False
         self._bare = False  # does the file say no more than that a fit has begun?
-        self._token: Token[Keeper | None] | None = None
 
-    def __enter__(self) -> Self:
-        self._token = KEEPER.set(self)
+    def _setting(self) -> Keeper:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        assert self._token is not None
-        KEEPER.reset(self._token)
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        super().__exit__()
         failed = kind is not None and issubclass(kind, Exception)
         if self._about is not None and (kind is None or (failed and self._bare)):  # what fails at once will fail again
             self.path.unlink(missing_ok=True)

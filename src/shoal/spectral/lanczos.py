@@ -71,5 +71,9 @@ class Rest:
 
 def at_once(L: Laplacian, k: int) -> tuple[Array, Array]:
     """The same from the whole matrix, without ARPACK."""
-    values, vectors = eigh(L.s * L.affinity.dense().astype(np.float64) * L.s.T, subset_by_index=[L.n - k, L.n - 1])
-    return vectors[:, ::-1], values[::-1]
+    A = L.s * L.affinity.dense().astype(np.float64) * L.s.T
+    try:
+        values, vectors = eigh(A, subset_by_index=[L.n - k, L.n - 1])
+    except np.linalg.LinAlgError:  # LAPACK's method for some of them may fail where many eigenvalues are equal
+        values, vectors = eigh(A, driver="ev")
+    return vectors[:, : -k - 1 : -1], values[: -k - 1 : -1]
