@@ -134,7 +134,8 @@ class CenterMover(CentersEstimator, ABC):
         """Bytes that a fit holds for all rows, beside centres and blocks."""
         random = callable(self.init) or (isinstance(self.init, str) and self.init == "random")
         several = random or self.n_init not in ("auto", 1)  # starts, of which the best one is kept
-        return {"labels": (12.0 if several else 8.0) * load.n}
+        best = self.n_clusters * load.d * (8.0 + load.wide) * several  # its centres and sums
+        return {"labels": (12.0 if several else 8.0) * load.n, "best start": best}
 
     def _fits_before(self) -> Sequence[Any]:
         """Estimators that are fitted to the same rows first, within the plan of this one."""
