@@ -215,3 +215,13 @@ def test_standardized_trials(capsys, rows):
     assert told["methods"][0]["energy"] == pytest.approx(plain.inertia_, rel=0.02)
     told = result(capsys, "sweep", "uneven.npy", "-k", "2,4", *options)
     assert told["points"][1]["energy"] == pytest.approx(plain.inertia_, rel=0.02)
+
+
+def test_the_limit_that_is_recommended_is_enough_for_float64(capsys):
+    """Standardized rows of float32 may turn out to need it."""
+    X = 1 + np.random.default_rng(0).integers(0, 5, (300, 8000)) * 2.0**-23  # differences that float32 would round away
+    X[::2] *= -1
+    np.save("fine.npy", X.astype(np.float32))
+    command = ("fit", "fine.npy", "-k", 20, "-q", "-o", "out", "--no-report", "--standardize", "--method", "mixture")
+    told = refused(capsys, errors.NO_ROOM, *command, "--memory", "1MB")
+    assert result(capsys, *command, "--memory", re.search(r"allow ([0-9.]+ .B)", told)[1].replace(" ", ""))["clusters"] == 20

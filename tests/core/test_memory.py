@@ -292,3 +292,10 @@ def test_what_the_machine_can_not_hold_is_refused(monkeypatch):
         shoal.Standardized(shoal.KMeans(2)).fit(thin)
     monkeypatch.undo()
     assert memory.machine_bytes() > 1e8
+
+
+@pytest.mark.parametrize("options", [{"n_init": 2}, {"init": "random"}], ids=["n_init", "random"])
+def test_the_best_of_several_starts_is_planned_for(options):
+    """Its centres and sums are held while another start goes on: of wide rows, they are much of what a fit takes."""
+    one, several = (sum(plan(shoal.KMeans(500, **more), Huge(3000, 60_000), 1).values()) for more in ({"n_init": 1}, options))
+    assert several - one >= 500 * 60_000 * (8 + 4)

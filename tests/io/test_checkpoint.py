@@ -1,12 +1,14 @@
 """A fit that was cut off goes on to the very bits of one that was not."""
 
 import contextlib
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -14,7 +16,8 @@ from scipy import sparse
 
 import shoal
 from shoal import Checkpoint
-from shoal.core import driver
+from shoal.core import driver, partition
+from shoal.core.fitting import CenterMover
 from shoal.io import archive, checkpoint
 from shoal.io.errors import Rejected
 from tests.io.crashes import MODELS, X, digest
@@ -382,3 +385,34 @@ def test_a_full_disk_leaves_the_state_before(tmp_path, monkeypatch):
             model.fit(X)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_states_that_were_kept_are_not_held_in_memory(resumed, tmp_path, monkeypatch):
+    """Wide rows make them as large as all else: plans of memory count with one."""
+    path, states, alive = tmp_path / "checkpoint.npz", [], []
+    make = lambda: shoal.KMeans(12, algorithm="lloyd", tol=1e-3, random_state=0)  # noqa: E731
+    if resumed:
+        cut(make(), X, path, 2)
+
+    def lean(state, lean=partition.lean):
+        states.append(weakref.ref(state.centers))
+        return lean(state)
+
+    def could_have_left(self, trials, *rest, check=CenterMover._could_have_left):
+        states.append(weakref.ref(trials.run.state.centers))
+        return check(self, trials, *rest)
+
+    def settle(self, rows, outcome, *rest, settle=CenterMover._settle):
+        gc.collect()
+        alive.extend(C() for C in states if C() is not None and C() is not outcome.state.centers)
+        return settle(self, rows, outcome, *rest)
+
+    monkeypatch.setattr(partition, "lean", lean)
+    monkeypatch.setattr(CenterMover, "_could_have_left", could_have_left)
+    monkeypatch.setattr(CenterMover, "_settle", settle)
+    with Checkpoint(path, every=0):
+        model = make().fit(X)
+    assert model.stop_reason_ == "converged"  # the last step of such a fit is not kept
+    assert len(states) > 1
+    assert not alive

@@ -19,6 +19,7 @@ TRIAL = 20_000  # rows
 MAX_TRIAL_BYTES = 1 << 27  # of the centres of a trial, and of its rows: files can state any width
 PASSES = {"auto": 3, "minibatch": 3, "online": 10}  # over all rows, of which most methods need about 30
 USUAL = 30
+WIDEST = 8  # bytes of a number that is worked on
 NOTHING_ELSE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -30,15 +31,21 @@ def limited(settings: Mapping[str, Any]) -> contextlib.AbstractContextManager[An
     return contextlib.nullcontext() if limit is None else MemoryLimit(limit)
 
 
-def parts(rows: Any, method: str, k: int, threads: int | None, settings: Mapping[str, Any] = NOTHING_ELSE) -> dict[str, float]:
-    """Bytes, by what they are for. Of the settings, those count that a plan depends on."""
+def parts(
+    rows: Any, method: str, k: int, threads: int | None, settings: Mapping[str, Any] = NOTHING_ELSE, is_sure: bool = False
+) -> dict[str, float]:
+    """Bytes, by what they are for. Of the settings, those count that a plan depends on.
+
+    Whether standardized floats need float64 is not known before they are read: `is_sure` plans for that.
+    """
     from ..core.memory import Workload, parts_of
 
     init = settings.get("init")
     given = {"extra": settings.get("extra", {}), "init": init if init in SEEDINGS else None}
     load = Workload.of(rows)
     if settings.get("standardize"):  # rows are read as they are worked on
-        load = load._replace(itemsize=load.wide)
+        wide = WIDEST if is_sure and rows.dtype.kind == "f" else load.wide
+        load = load._replace(itemsize=wide, wide=wide)
     return parts_of(estimator(method, k, given), load, threads or _default())
 
 
@@ -63,6 +70,8 @@ def threads_for(rows: Any, fits: Sequence[tuple[str, int]], settings: Mapping[st
             check_machine(what, needed)
         return [settings["threads"]] * len(fits)
     if needed > limit:
+        if settings.get("standardize"):
+            needed = max(needed, *(sum(parts(rows, *fit, 1, settings, is_sure=True).values()) for fit in fits))
         ways = _instead(rows, {**settings, "clusters": k}, needed, len(fits) == 1)
         raise NoRoom(f"--memory {size(limit)} is too little: {what} takes about {size(needed)}: {ways}.")
     return [count if settings["threads"] is not None or count < _default() else None for count, _ in plans]

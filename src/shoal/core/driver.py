@@ -107,6 +107,10 @@ class Journal:
             self.pages[page] = found
             self.keeper.offer(Progress(self.seed, self.pages))
 
+    def release(self, page: str) -> None:
+        """Hold a page in memory no longer: what a keeper has of it stays there until more is kept."""
+        self.pages.pop(page, None)
+
     def agree(self, name: str, value: Any) -> None:
         """One more thing that a kept fit must be alike in, which was not known when this one began."""
         if self.keeper is not None:
@@ -138,8 +142,9 @@ class Journal:
         self.trust(before is None or is_sound(before))
         if before is not None and before.reason:
             return before
-        state = begin() if before is None else before.state
-        outcome = drive(step, state, done, limits, [count, *watchers], partial(self.keep, page), before)
+        state = [begin() if before is None else before.state]
+        before = None if before is None else before._replace(state=None)  # the first state is not held for longer than a step
+        outcome = drive(step, state.pop(), done, limits, [count, *watchers], partial(self.keep, page), before)
         self.keep(page, outcome)
         return outcome
 

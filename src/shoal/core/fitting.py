@@ -134,7 +134,8 @@ class CenterMover(CentersEstimator, ABC):
         """Bytes that a fit holds for all rows, beside centres and blocks."""
         random = callable(self.init) or (isinstance(self.init, str) and self.init == "random")
         several = random or self.n_init not in ("auto", 1)  # starts, of which the best one is kept
-        return {"labels": (12.0 if several else 8.0) * load.n}
+        best = self.n_clusters * load.d * (8.0 + load.wide) * several  # its centres and sums
+        return {"labels": (12.0 if several else 8.0) * load.n, "best start": best}
 
     def _fits_before(self) -> Sequence[Any]:
         """Estimators that are fitted to the same rows first, within the plan of this one."""
@@ -167,6 +168,7 @@ class CenterMover(CentersEstimator, ABC):
         starts = self._starts(given)
         journal.trust(trials is None or self._could_have_left(trials, rows, method, starts))
         first, run, best, least = trials or Trials(0, None)
+        del trials  # states are large where there are many columns: none is held for longer than it is needed
         if best is not None:  # what a file says of labels and energy is not published
             best, least = self._evaluate(rows, best, method)
         cut, skipped = "", list[str]()
@@ -186,8 +188,11 @@ class CenterMover(CentersEstimator, ABC):
                 break
             assert run is not None
             resumed_at = len(run.history)
-            outcome = self._run(rows, run, method, limits, hooks, attempt, keep)
+            latest, run = [run.state], run._replace(state=None)
+            outcome = self._run(rows, run, latest, method, limits, hooks, attempt, keep)
             run = None
+            latest.clear()
+            journal.release("starts")
             if best is not None and outcome.info is None:
                 cut = "time_budget"
                 break
@@ -266,13 +271,14 @@ class CenterMover(CentersEstimator, ABC):
         self,
         rows: Rows,
         run: Outcome,
+        latest: list[Any],
         method: Method,
         limits: Limits,
         hooks: Hooks,
         start: int,
         keep: Callable[[Outcome], None],
     ) -> Outcome:
-        """One start, step by step."""
+        """One start, step by step, from the state in `latest`, of which there is always one."""
 
         def step(before: Any) -> tuple[Any, Any]:
             hooks.begin()
@@ -289,8 +295,7 @@ class CenterMover(CentersEstimator, ABC):
             asked = tell_user(self, record)
             return hooks.end(latest[0]) or asked
 
-        latest: list[Any] = [run.state]
-        return drive(step, run.state, method.done, limits, [tell], keep, run)
+        return drive(step, latest[0], method.done, limits, [tell], keep, run)
 
     def _settle(
         self, rows: Rows, outcome: Outcome, method: Method, limits: Limits, skipped: list[str]
