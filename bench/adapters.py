@@ -223,10 +223,11 @@ SPARSE_RACERS = ("sklearn", "sklearn-minibatch", "sklearnex")
 
 def seed_shoal(X: Array, k: int, seed: int) -> Callable[[], Array]:
     """Our k-means++, ready to run: the rows have been measured, as in a fit before its first centre."""
-    from shoal.core.moments import measure
-    from shoal.core.rows import Rows
-    from shoal.core.seeding import SEEDINGS, generator
-    from shoal.core.sources import find_source
+    from shoal.data.rows import Rows
+    from shoal.data.sources import find_source
+    from shoal.data.statistics import measure
+    from shoal.fit.random_streams import generator
+    from shoal.kmeans.init import SEEDINGS
 
     rows = Rows(find_source(X), n_threads=cpu_count())
     with rows:

@@ -38,12 +38,12 @@ def heard(block: Any, values: Any, order: Any) -> int:
 
 def answered(block: Any, order: Any, clusters: int, columns: int) -> Any:
     """A share of so many clusters."""
-    from shoal.core.blocks import Moves
-    from shoal.core.partition import Found
+    from shoal.data.blocks import SumDeltas
+    from shoal.fit.partition import StepStats
 
     toiled(block, order)
     ids = np.arange(clusters)
-    return Found(Moves(ids, np.ones((clusters, columns)), *np.ones((2, clusters)), ids, 0), 0, 0)
+    return StepStats(SumDeltas(ids, np.ones((clusters, columns)), *np.ones((2, clusters)), ids, 0), 0, 0)
 
 
 def costs(lab: Lab) -> Iterator[Entry]:
@@ -67,33 +67,33 @@ def costs(lab: Lab) -> Iterator[Entry]:
 
 
 def _rounds(lab: Lab, client: Any, count: int) -> list[Entry]:
-    from shoal.core.engine import bring
-    from shoal.core.rows import Rows
-    from shoal.core.sources import find_source
-    from shoal.scaleout import loads
-    from shoal.scaleout.rounds import INLINE
+    from shoal.data.rows import Rows
+    from shoal.data.sources import find_source
+    from shoal.distributed import task_batching as loads
+    from shoal.distributed.scheduler import INLINE
+    from shoal.execution.engine import resolve_source
 
     X = clouds(count << 16, 1, 2)
-    rows, near = Rows(bring(held(client, X, count))), Rows(find_source(X))  # a block a partition
+    rows, near = Rows(resolve_source(held(client, X, count))), Rows(find_source(X))  # a block a partition
     values = np.random.default_rng(0).normal(size=len(rows))
     order = np.zeros(INLINE // 8 + 1)  # is passed on from worker to worker, as centres are
     shape = (10, 10) if lab.quick else (1000, 512)
     totals = [np.zeros(shape), *np.zeros((2, shape[0])), np.zeros(shape[0], np.int64)]
 
     def alone() -> None:
-        for _ in near.shares(toiled, order):
+        for _ in near.map_blocks(toiled, order):
             pass
 
     def empty() -> None:
-        for _ in rows.shares(toiled, order):
+        for _ in rows.map_blocks(toiled, order):
             pass
 
     def down() -> None:
-        for _ in rows.shares(heard, order, per_row=(values,)):
+        for _ in rows.map_blocks(heard, order, per_row=(values,)):
             pass
 
     def up() -> None:
-        for share in rows.shares(answered, order, *shape):
+        for share in rows.map_blocks(answered, order, *shape):
             share.moves.add_to(*totals)
 
     with rows, near, patch.object(loads, "LONG", 0.0):  # every task goes alone
@@ -126,10 +126,10 @@ def _took(lab: Lab, client: Any, work: Callable[[], None]) -> Any:
 
 def _flops(d: int, k: int) -> float:
     """Operations a second of CPU time, a block for each core: those of the matrix product, over all that a block takes."""
-    from shoal.core.partition import label_block
-    from shoal.core.rows import Rows, rows_in_a_block
-    from shoal.core.sources import find_source
-    from shoal.core.threads import default_threads
+    from shoal.data.rows import Rows, rows_in_a_block
+    from shoal.data.sources import find_source
+    from shoal.execution.threads import default_threads
+    from shoal.fit.partition import label_block
 
     n = rows_in_a_block(d, False) * default_threads()
     rng = np.random.default_rng(0)
@@ -137,7 +137,7 @@ def _flops(d: int, k: int) -> float:
     with Rows(find_source(X)) as rows:
         labels, centers = np.full(n, -1, np.int32), rows.prepare(C)
         begun = time.process_time()
-        for _ in rows.shares(label_block, centers, True, per_row=(labels, labels.copy(), rows.weights)):
+        for _ in rows.map_blocks(label_block, centers, True, per_row=(labels, labels.copy(), rows.weights)):
             pass
         return 2 * n * k * d / (time.process_time() - begun)
 
@@ -160,7 +160,7 @@ def _given_back(lab: Lab) -> float:
 
 
 def _give_back() -> None:
-    from shoal.scaleout import tasks
+    from shoal.distributed import tasks
 
     tasks._keep_memory = int  # does nothing
 

@@ -15,7 +15,7 @@ import numpy as np
 def workers(count: int, **options: Any) -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
-    from shoal.scaleout.cluster import close
+    from shoal.distributed.cluster import close
 
     here = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": 50, "threads_per_worker": 1}
     cluster = LocalCluster(n_workers=count, **here, **options)

@@ -117,10 +117,10 @@ def failing_at(site: str, call: int, number: int) -> Iterator[Callable[[], bool]
             tick()
         return Failing(open(path, mode), site, tick)
 
-    patches = [mock.patch("shoal.core.replacing.open", opened, create=True)]
+    patches = [mock.patch("shoal.data.atomic_write.open", opened, create=True)]
     if site in ("fsync", "replace"):
-        patches = [mock.patch(f"shoal.core.replacing.os.{site}", deadly(getattr(os, site)))]
-    patches.append(mock.patch("shoal.core.replacing.sync_folder"))  # which some systems can't: nothing hangs on it
+        patches = [mock.patch(f"shoal.data.atomic_write.os.{site}", deadly(getattr(os, site)))]
+    patches.append(mock.patch("shoal.data.atomic_write.sync_folder"))  # which some systems can't: nothing hangs on it
     with contextlib.ExitStack() as stack:
         for patch in patches:
             stack.enter_context(patch)

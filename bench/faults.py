@@ -52,10 +52,10 @@ def _entry(lab: Lab, name: str, measure: str, rows: list[Entry], bad: Sequence[s
 
 def kills(lab: Lab, less: int) -> Entry:
     """kill -9, half of them inside a write; each fit goes on until it ends."""
-    from tests.io.crashes import MODELS
+    from tests.formats.crashes import MODELS
 
     names = ["KMeans", "MiniBatchSpectral"] if lab.quick else list(MODELS)
-    command = [sys.executable, "-m", "tests.io.crashes", str(-(-KILLS // less // len(names))), *names]
+    command = [sys.executable, "-m", "tests.formats.crashes", str(-(-KILLS // less // len(names))), *names]
     done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
     told = [json.loads(line) for line in done.stdout.splitlines()]
     rows = [
@@ -93,7 +93,7 @@ def _checkpoint(folder: Path) -> tuple[Path, Callable[[], Any]]:
         if record["step"] == 3:
             raise InterruptedError
 
-    with contextlib.suppress(InterruptedError), mock.patch("shoal.io.checkpoint.SHARE", 1e9):
+    with contextlib.suppress(InterruptedError), mock.patch("shoal.formats.checkpoint.SHARE", 1e9):
         fit(callback=stop)
     return path, fit
 
@@ -121,7 +121,7 @@ def _fresh(lab: Lab) -> str:
 def cuts(lab: Lab, less: int) -> Entry:
     """Files of every format, cut at random places, and of no bytes."""
     from shoal import open_rows
-    from tests.io import writers
+    from tests.formats import writers
 
     X = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
     rows = []
@@ -152,7 +152,7 @@ def cuts(lab: Lab, less: int) -> Entry:
 def flips(lab: Lab, less: int) -> Entry:
     """Single bits of a model and of a checkpoint."""
     import shoal
-    from shoal.io.errors import Rejected
+    from shoal.exceptions import InvalidModelError
 
     model = _model(lab.folder / _fresh(lab))
     checkpoint, go_on = _checkpoint(lab.folder / _fresh(lab))
@@ -166,7 +166,7 @@ def flips(lab: Lab, less: int) -> Entry:
             try:
                 use()
                 harmed += 1
-            except Rejected:
+            except InvalidModelError:
                 pass
         rows.append({"case": path.stem, "tried": count, "harmed": harmed})
     return _entry(lab, "flips", "Harmed: a changed file was taken.", rows)
@@ -174,10 +174,10 @@ def flips(lab: Lab, less: int) -> Entry:
 
 def hostile(lab: Lab, less: int) -> Entry:
     """Models that were made to do harm, each in a fresh process."""
-    from tests.io.test_models import HOSTILE, sealed
+    from tests.formats.test_models import HOSTILE, sealed
 
     code = (
-        "import resource, sys, time, shoal\nfrom shoal.io.models import load\n"
+        "import resource, sys, time, shoal\nfrom shoal.formats.models import load\n"
         "before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()\n"
         "try:\n    load(sys.argv[1])\n    print('loaded')\nexcept ValueError:\n    print('refused')\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, time.monotonic() - began)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from shoal.scaleout.rounds import INLINE
+from shoal.distributed.scheduler import INLINE
 
 
 class Costs(NamedTuple):

@@ -52,7 +52,7 @@ class Ended(NamedTuple):
 def _live(words: list[str], fate: Fate, often: bool) -> int:
     """In a process of its own."""
     from shoal.cli import main, run
-    from shoal.io import checkpoint
+    from shoal.formats import checkpoint
 
     if often:  # the state is written after every step
         run.EVERY, checkpoint.SHARE = 0.0, 1e9
@@ -113,7 +113,7 @@ def is_sound(folder: Path = OUT) -> bool:
     """Can every file that is there be read, and is nothing but what is half written beside them?"""
     from shoal.cli.folder import FILES, LOCK
     from shoal.cli.notes import read_notes
-    from shoal.io.archive import read
+    from shoal.formats.archive import read
 
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     if "run.json" in names:

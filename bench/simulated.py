@@ -14,8 +14,8 @@ from statistics import median
 
 import numpy as np
 
-from shoal.scaleout.loads import GULP
-from shoal.scaleout.rounds import AHEAD, INLINE, MOST, PATIENCE, TIMES
+from shoal.distributed.scheduler import AHEAD, INLINE, MOST, PATIENCE, TIMES
+from shoal.distributed.task_batching import GULP
 
 from .events import Clock, Shared, Then
 from .scale import Cluster, Costs, Told, Work

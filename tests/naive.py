@@ -103,12 +103,12 @@ def spherical(X, C, max_iter=300):
     return C, labels(X, C), float((1 - (X @ C.T).max(axis=1)).sum())
 
 
-def mini_batch(X, C, batches, weights=None, masses=None, spherical=False, radius=None):
+def mini_batch(X, C, batches, weights=None, weight_sums=None, spherical=False, radius=None):
     """Running means over batches of rows; online k-means has batches of one. Returns centres, their masses, and each batch's
     energy by the centres that came in."""
     X, C = np.asarray(X, np.float64), np.array(C, np.float64)
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
-    means, v, energies = C.copy(), np.zeros(len(C)) if masses is None else np.array(masses, np.float64), []
+    means, v, energies = C.copy(), np.zeros(len(C)) if weight_sums is None else np.array(weight_sums, np.float64), []
     for batch in batches:
         energies.append(energy(X[batch], C, weights[batch]))
         for i, j in zip(batch, labels(X[batch], C), strict=True):

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import shoal
-from shoal.core.estimator import CentersEstimator
+from shoal.fit.centroid_model import BaseCentroidModel
 from tests.strategies import ALGORITHMS, blobs
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -62,7 +62,7 @@ def model(request):
     return made(request.param, n_clusters=3, random_state=0)
 
 
-@pytest.fixture(params=[cls for cls in ESTIMATORS if issubclass(cls, CentersEstimator)], ids=lambda cls: cls.__name__)
+@pytest.fixture(params=[cls for cls in ESTIMATORS if issubclass(cls, BaseCentroidModel)], ids=lambda cls: cls.__name__)
 def mover(request):
     """One whose model is centres among the rows."""
     return request.param(n_clusters=3, random_state=0)

@@ -11,8 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 import shoal
-from shoal.core import deadline
-from shoal.core.fitting import CenterMover
+from shoal.execution import deadline
+from shoal.fit.base import BaseCentroidClusterer
 from tests import naive
 from tests.strategies import blobs, cloud, problems
 
@@ -29,7 +29,10 @@ OPTIONS = {
 FAMILY = [
     pytest.param(cls, options, id=" ".join([name, *map(str, options.values())]))
     for name, cls in ((name, getattr(shoal, name)) for name in shoal.__all__)
-    if isinstance(cls, type) and issubclass(cls, CenterMover) and cls.metric != "hamming" and name != "SphericalMixture"
+    if isinstance(cls, type)
+    and issubclass(cls, BaseCentroidClusterer)
+    and cls.metric != "hamming"
+    and name != "SphericalMixture"
     for options in OPTIONS.get(name, [{}])
 ]
 every = pytest.mark.parametrize(("cls", "options"), FAMILY)

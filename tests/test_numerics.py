@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from shoal import KMeans, MiniBatchKMeans, NestedKMeans, OnlineKMeans, SphericalMixture, metrics, open_rows
-from shoal.core import rows as rows_module
+from shoal.data import rows as rows_module
 from tests import naive
 from tests.strategies import ALGORITHMS, blobs, cloud, first_rows, problems, spread_rows
 

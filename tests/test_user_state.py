@@ -6,7 +6,7 @@ import pytest
 import shoal
 from shoal.binary import LinearCode
 from shoal.report import gather
-from tests.io.resealed import MODELS, SCALARS, arrays_like, data_for, harmless, use_fitted
+from tests.formats.resealed import MODELS, SCALARS, arrays_like, data_for, harmless, use_fitted
 
 X = data_for("KMeans")
 

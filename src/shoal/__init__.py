@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from . import binary as binary
     from . import metrics as metrics
     from . import spectral as spectral
+    from ._cluster import cluster as cluster
     from .binary.binary_kmeans import BinaryKMeans as BinaryKMeans
     from .binary.compressed import CompressedKMeans as CompressedKMeans
-    from .core.engine import Engine as Engine
-    from .core.memory import MemoryLimit as MemoryLimit
-    from .core.standardized import Standardized as Standardized
-    from .front import cluster as cluster
-    from .io.checkpoint import Checkpoint as Checkpoint
-    from .io.files import open_rows as open_rows
-    from .io.models import load as load
-    from .io.models import save as save
-    from .kmeans.exact import KMeans as KMeans
+    from .execution.engine import Engine as Engine
+    from .execution.memory import MemoryLimit as MemoryLimit
+    from .fit.standardized import Standardized as Standardized
+    from .formats.checkpoint import Checkpoint as Checkpoint
+    from .formats.files import open_rows as open_rows
+    from .formats.models import load as load
+    from .formats.models import save as save
     from .kmeans.gradient import GradientKMeans as GradientKMeans
+    from .kmeans.kmeans import KMeans as KMeans
     from .kmeans.minibatch import MiniBatchKMeans as MiniBatchKMeans
     from .kmeans.mixture import SphericalMixture as SphericalMixture
     from .kmeans.nested import NestedKMeans as NestedKMeans
@@ -60,14 +60,14 @@ if TYPE_CHECKING:
 
 _HOMES = {  # imported on first use: scikit-learn and Numba take half a second
     "BinaryKMeans": "shoal.binary.binary_kmeans",
-    "Checkpoint": "shoal.io.checkpoint",
+    "Checkpoint": "shoal.formats.checkpoint",
     "CompressedKMeans": "shoal.binary.compressed",
-    "Engine": "shoal.core.engine",
+    "Engine": "shoal.execution.engine",
     "ExactSpectral": "shoal.spectral.exact",
     "GradientKMeans": "shoal.kmeans.gradient",
-    "KMeans": "shoal.kmeans.exact",
+    "KMeans": "shoal.kmeans.kmeans",
     "LandmarkSpectral": "shoal.spectral.landmarks",
-    "MemoryLimit": "shoal.core.memory",
+    "MemoryLimit": "shoal.execution.memory",
     "MiniBatchKMeans": "shoal.kmeans.minibatch",
     "MiniBatchSpectral": "shoal.spectral.minibatch",
     "NestedKMeans": "shoal.kmeans.nested",
@@ -75,12 +75,12 @@ _HOMES = {  # imported on first use: scikit-learn and Numba take half a second
     "OnlineKMeans": "shoal.kmeans.online",
     "PowerSpectral": "shoal.spectral.power",
     "SphericalMixture": "shoal.kmeans.mixture",
-    "Standardized": "shoal.core.standardized",
+    "Standardized": "shoal.fit.standardized",
     "VarianceReducedKMeans": "shoal.kmeans.variance_reduced",
-    "cluster": "shoal.front",
-    "load": "shoal.io.models",
-    "open_rows": "shoal.io.files",
-    "save": "shoal.io.models",
+    "cluster": "shoal._cluster",
+    "load": "shoal.formats.models",
+    "open_rows": "shoal.formats.files",
+    "save": "shoal.formats.models",
 }
 
 

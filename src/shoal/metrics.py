@@ -10,15 +10,17 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils._param_validation import StrOptions, validate_parameter_constraints
 
-from .core.blocks import Block, Centers, DenseBlock, nearest_others, rounding
-from .core.checks import check_centers, check_rows, check_same_columns, check_weights
-from .core.estimator import near_block
-from .core.parameters import MAX_THREADS, Count
-from .core.partition import energy_block
-from .core.rows import Frame, Rows
-from .core.sources import FileSource
-from .core.tables import column_names
-from .core.types import Array
+from .data.blocks import Block, Centers, DenseBlock, nearest_others, rounding
+from .data.frame import Frame
+from .data.rows import Rows
+from .data.sources import FileSource
+from .data.tables import column_names
+from .data.types import Array
+from .data.validation import check_centers, check_same_columns, check_weights
+from .fit.centroid_model import near_block
+from .fit.input import check_rows
+from .fit.parameters import MAX_THREADS, Count
+from .fit.partition import energy_block
 
 __all__ = [
     "accuracy",
@@ -124,7 +126,7 @@ def energy(
     """
     rows, placed = _placed(X, centers, sample_weight, metric, n_threads, "energy")
     with rows:
-        shares = rows.raw_shares(_energy_block, rows, rows.prepare(placed), per_row=(rows.weights,))
+        shares = rows.map_raw_blocks(_energy_block, rows, rows.prepare(placed), per_row=(rows.weights,))
         return rows.frame.energy_out_of(sum(shares))
 
 
@@ -163,7 +165,7 @@ def _shares(X: Any, centers: Any, labels: Any, metric: str, n_threads: int | Non
         raise ValueError(f"labels must be {n} numbers, one for each row, from 0 to {k - 1}: the places of rows in centers.")
     total = _Share(*np.zeros((3, k)))
     with rows:
-        for share in rows.raw_shares(_silhouette_block, rows, rows.prepare(C), labels is None, per_row=(names,)):
+        for share in rows.map_raw_blocks(_silhouette_block, rows, rows.prepare(C), labels is None, per_row=(names,)):
             for sums, part in zip(total, share, strict=True):
                 sums += part
     return total, C, rows.frame

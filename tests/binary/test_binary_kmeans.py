@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from shoal import BinaryKMeans, binary, metrics
 from shoal.binary import Codes
-from shoal.core import sources
+from shoal.data import sources
 from tests import naive
 from tests.strategies import blobs, cloud
 

@@ -159,9 +159,9 @@ class TestEncoding:
     @MAKERS
     def test_weights_do_what_repetition_would(self, make):
         from shoal.binary.codes import random_code, rotated_code
-        from shoal.core.rows import Rows
-        from shoal.core.seeding import generator
-        from shoal.core.sources import find_source
+        from shoal.data.rows import Rows
+        from shoal.data.sources import find_source
+        from shoal.fit.random_streams import generator
 
         inner = random_code if make is binary.lsh else rotated_code
         X, w = cloud(60, 4), np.random.default_rng(0).integers(0, 4, 60)

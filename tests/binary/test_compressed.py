@@ -7,11 +7,12 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
 from shoal import BinaryKMeans, CompressedKMeans, KMeans, load, save
-from shoal.binary import compressed, learning, letter
+from shoal.binary import compressed, learning
+from shoal.binary import paper_variant as letter
 from shoal.binary.learning import Rule
 from shoal.binary.sample import Centered, draw
-from shoal.core.driver import Limits
-from shoal.core.seeding import generator
+from shoal.fit.loop import Limits
+from shoal.fit.random_streams import generator
 from tests import naive
 from tests.strategies import blobs, cloud
 
@@ -45,7 +46,7 @@ class TestTheLetter:
         def clusters(F, state):
             return letter.clusters(F, state, rows.weights, alpha, 1, Limits(1))
 
-        state = learning.begin(rows, learning.State(W, np.where(C, 1.0, -1.0), labels), clusters)
+        state = learning.begin(rows, learning.LearningState(W, np.where(C, 1.0, -1.0), labels), clusters)
         told = []
         for batch in batches:
             state, info = learning.step(rows, state, Rule(alpha, nu, eta), clusters, [batch])

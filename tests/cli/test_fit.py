@@ -16,8 +16,9 @@ from bench import failing
 from shoal.cli import errors, methods, stopping
 from shoal.cli import run as run_module
 from shoal.cli.methods import METHODS, warm
-from shoal.core import deadline, driver
-from shoal.core.sources import FileSource, find_source
+from shoal.data.sources import FileSource, find_source
+from shoal.execution import deadline
+from shoal.fit import loop as driver
 from tests.cli.calling import refused, result, run
 
 pytestmark = pytest.mark.usefixtures("rows")
@@ -409,9 +410,9 @@ def test_data_that_break_later_leave_the_checkpoint(capsys, monkeypatch):
         driver.drive(*arguments, **named)
         raise ValueError("rows.npy: ends early")
 
-    monkeypatch.setattr("shoal.core.fitting.drive", cut_short)
+    monkeypatch.setattr("shoal.fit.base.drive", cut_short)
     monkeypatch.setattr("shoal.cli.run.EVERY", 0.0)
-    monkeypatch.setattr("shoal.io.checkpoint.SHARE", 1e9)
+    monkeypatch.setattr("shoal.formats.checkpoint.SHARE", 1e9)
     refused(capsys, errors.BAD_DATA, *FIT, "-o", "out", "--method", "lloyd", "--init", "random")
     assert Path("out/checkpoint.npz").exists()
 
@@ -428,7 +429,7 @@ def test_folders_of_data_are_left_alone(capsys, rows):
 
 
 def test_a_model_too_large_to_save_leaves_the_labels(capsys, monkeypatch):
-    monkeypatch.setattr("shoal.io.values.MOST", 100)
+    monkeypatch.setattr("shoal.formats.values.MOST", 100)
     told = result(capsys, *FIT, "-o", "out", "--method", "spectral-exact", "--no-report")
     assert "model" not in told["files"]
     assert any("no model was saved" in warning for warning in told["warnings"])

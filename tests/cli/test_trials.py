@@ -10,8 +10,9 @@ import shoal
 from shoal.cli import errors, plan, trials
 from shoal.cli.progress import Watch
 from shoal.cli.sweep import Counts, Span, _room
-from shoal.core.memory import LIMIT, size_of
-from shoal.core.sources import find_source
+from shoal.data.sizes import parse_size
+from shoal.data.sources import find_source
+from shoal.execution.memory import LIMIT
 from tests.cli.calling import refused, result, run
 
 
@@ -131,7 +132,7 @@ def test_the_limit_that_is_recommended_is_enough_for_all_fits(fits):
     with pytest.raises(errors.NoRoom) as refused:
         trials.within(rows, fits, chosen)
     told = re.search(r"allow ([0-9.]+ .B)\.$", str(refused.value))[1]
-    found = trials.within(rows, fits, {**chosen, "memory": size_of(told)})
+    found = trials.within(rows, fits, {**chosen, "memory": parse_size(told)})
     assert [(one["method"], one["clusters"]) for one in found] == fits
 
 

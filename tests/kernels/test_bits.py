@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.core.bits import packed, sliced
+from shoal.data.bits import packed, sliced
 from shoal.kernels import bits, slices
 from tests import naive
 
@@ -49,12 +49,12 @@ def test_moves(r):
     rng = np.random.default_rng(0)
     B, w = draw(40, r, 0), rng.integers(0, 3, 40).astype(float)
     old, new = rng.integers(-1, 4, 40).astype(np.int32), rng.integers(0, 4, 40).astype(np.int32)
-    sums, masses, squares, counts = np.zeros((4, r)), np.zeros(4), np.zeros(4), np.zeros(4, np.int64)
-    bits.add_moves(packed(B), w, old, new, np.arange(4, dtype=np.int32), sums, masses, squares, counts)
+    sums, weight_sums, squares, counts = np.zeros((4, r)), np.zeros(4), np.zeros(4), np.zeros(4, np.int64)
+    bits.add_moves(packed(B), w, old, new, np.arange(4, dtype=np.int32), sums, weight_sums, squares, counts)
     for j in range(4):
         sign = np.where(new == old, 0, (new == j) * 1 - (old == j))
         np.testing.assert_array_equal(sums[j], (sign * w) @ B)
-        assert (masses[j], squares[j]) == ((sign * w).sum(), (sign * w) @ B.sum(axis=1))
+        assert (weight_sums[j], squares[j]) == ((sign * w).sum(), (sign * w) @ B.sum(axis=1))
         assert counts[j] == (sign * (w > 0)).sum()
 
 

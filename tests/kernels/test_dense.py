@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from shoal.core.blocks import NARROW, DenseBlock, rounding, slack_of
-from shoal.core.partition import label_block
+from shoal.data.blocks import NARROW, DenseBlock, rounding, slack_of
+from shoal.fit.partition import label_block
 from shoal.kernels import dense
 from tests import naive
 from tests.strategies import cloud
@@ -117,7 +117,7 @@ class TestMoves:
     def test_take_rows_from_the_old_sum_to_the_new(self, dtype):
         X, weights, (old, new) = self.rows(dtype)
         found = self.sums(X, weights, old)
-        moves = DenseBlock(X).moves(weights, old, new, 9, anew=False)
+        moves = DenseBlock(X).moves(weights, old, new, 9, recompute=False)
         moves.add_to(*found)
         for part, expected in zip(found, self.sums(X, weights, new), strict=True):
             np.testing.assert_allclose(part, expected, atol=1e-12)
@@ -126,7 +126,7 @@ class TestMoves:
     def test_anew_adds_every_row(self, dtype):
         X, weights, (old, new) = self.rows(dtype)
         found = np.zeros((9, 5)), np.zeros(9), np.zeros(9), np.zeros(9, np.int64)
-        moves = DenseBlock(X).moves(weights, old, new, 9, anew=True)
+        moves = DenseBlock(X).moves(weights, old, new, 9, recompute=True)
         moves.add_to(*found)
         for part, expected in zip(found, self.sums(X, weights, new), strict=True):
             np.testing.assert_allclose(part, expected, atol=1e-12)
@@ -134,7 +134,7 @@ class TestMoves:
 
     def test_nothing_moves(self, dtype):
         X, weights, (old, _) = self.rows(dtype)
-        moves = DenseBlock(X).moves(weights, old, old, 9, anew=False)
+        moves = DenseBlock(X).moves(weights, old, old, 9, recompute=False)
         assert (moves.moved, len(moves.ids)) == (0, 0)
 
     def test_a_block_labels_and_sums(self, dtype):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from shoal.core.blocks import DenseBlock, SparseBlock
+from shoal.data.blocks import DenseBlock, SparseBlock
 from tests import naive
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -37,10 +37,10 @@ class TestAgainstNumpy:
     def test_moves(self, d, indices, dtype):
         X, rng = thin(200, d, dtype, indices), np.random.default_rng(0)
         weights, (old, new) = rng.integers(0, 3, 200).astype(float), rng.integers(0, 5, (2, 200)).astype(np.int32)
-        for anew in (False, True):
+        for recompute in (False, True):
             mine, theirs = ((np.zeros((5, d)), np.zeros(5), np.zeros(5), np.zeros(5, np.int64)) for _ in range(2))
-            SparseBlock(X).moves(weights, old, new, 5, anew).add_to(*mine)
-            DenseBlock(X.toarray()).moves(weights, old, new, 5, anew).add_to(*theirs)
+            SparseBlock(X).moves(weights, old, new, 5, recompute).add_to(*mine)
+            DenseBlock(X.toarray()).moves(weights, old, new, 5, recompute).add_to(*theirs)
             for one, other in zip(mine, theirs, strict=True):
                 np.testing.assert_allclose(one, other, atol=1e-12)
 

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from shoal import KMeans, MiniBatchKMeans
-from shoal.core.rows import Frame
+from shoal.data.frame import Frame
 from shoal.kmeans import minibatch
 from tests import naive
 from tests.strategies import blobs, cloud, first_rows, spread_rows
@@ -98,7 +98,7 @@ class TestBatches:
     def test_in_pieces_are_the_same_for_any_number_of_threads(self, monkeypatch, layout, metric):
         X = thin(2000, 20)
         whole = fit(layout(X), X[:9], batch_size=500, metric=metric)
-        monkeypatch.setattr("shoal.core.rows.WORK", 1)
+        monkeypatch.setattr("shoal.data.rows.WORK", 1)
         one, *others = (fit(layout(X), X[:9], batch_size=500, metric=metric, n_threads=n) for n in (1, 2, 4))
         for other in others:
             np.testing.assert_array_equal(one.labels_, other.labels_)

@@ -5,11 +5,11 @@ import pytest
 from scipy import sparse
 
 from shoal import KMeans, NestedKMeans
-from shoal.core.rows import Rows
-from shoal.core.seeding import generator
-from shoal.core.sources import find_source
+from shoal.data.rows import Rows
+from shoal.data.sources import find_source
+from shoal.fit.random_streams import generator
 from shoal.kmeans import nested
-from shoal.kmeans.auto import find
+from shoal.kmeans.dispatch import select_algorithm
 from tests import naive
 from tests.strategies import blobs, cloud
 
@@ -28,11 +28,11 @@ def test_steps_are_the_papers(bounds, rho, layout):
     C = ROUGH[:7]
     with Rows(find_source(layout(ROUGH))) as rows:
         batches = nested.Batches(rows, len(C), generator(5, 0, 1))
-        _, assign = find(rows, 7, nested.BOUNDS[bounds])
+        _, assign = select_algorithm(rows, 7, nested.BOUNDS[bounds])
         state = nested.partition.begin(batches.first(200), C)
         for size, labels, centers in naive.nested(ROUGH, C, batches.order.first(len(X)), 200, rho, 25):
             before = state.labels
-            state, info = nested.step(batches, state, nested.Plan(assign, rho, 200, watch=False))
+            state, info = nested.step(batches, state, nested.NestedPlan(assign, rho, 200, watch=False))
             assert info.batch == size
             expected = np.empty(size, int)
             expected[batches.order.first(size) if size == len(X) else slice(None)] = labels

@@ -5,11 +5,11 @@ import pytest
 from scipy import sparse
 
 from shoal import KMeans, OnlineKMeans
-from shoal.core import running
-from shoal.core.rows import Rows
-from shoal.core.seeding import generator
-from shoal.core.shuffle import keys_of, shuffled
-from shoal.core.sources import find_source
+from shoal.data.rows import Rows
+from shoal.data.sources import find_source
+from shoal.fit import streaming_means as running
+from shoal.fit.random_streams import generator
+from shoal.fit.shuffle import keys_of, shuffled
 from tests import naive
 from tests.strategies import blobs, cloud, spread_rows
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from shoal import KMeans
-from shoal.core import partition
-from shoal.core.directions import basis_of
-from shoal.core.rows import Rows
-from shoal.core.sources import find_source
+from shoal.data.pca import basis_of
+from shoal.data.rows import Rows
+from shoal.data.sources import find_source
+from shoal.fit import partition
 from shoal.kmeans import projected
 from tests.strategies import cloud
 
@@ -48,7 +48,7 @@ class TestHeads:
     def test_are_dropped_where_they_rule_little_out(self):
         for X, kept in ((flat(2000, 150), True), (cloud(2000, 150, 0, np.float32), False)):
             with Rows(find_source(X)) as rows:
-                state = partition.begin(rows, X[:50])
+                state = partition.initial_partition(rows, X[:50])
                 assert bool(projected.begin(rows, state).heads.size) == kept
 
     def test_spare_most_work(self):
@@ -60,7 +60,7 @@ class TestHeads:
 class TestAuto:
     @pytest.mark.parametrize("d", [40, 100])
     def test_gives_lloyds_result_where_it_steps_plainly_first(self, d, monkeypatch):
-        monkeypatch.setattr("shoal.kmeans.auto.HEAVY", 1)
+        monkeypatch.setattr("shoal.kmeans.dispatch.HEAVY", 1)
         X = cloud(2000, d, 0, np.float32)
         plain, auto = (KMeans(60, init=X[:60], algorithm=a, tol=0).fit(X) for a in ("lloyd", "auto"))
         np.testing.assert_array_equal(auto.cluster_centers_, plain.cluster_centers_)

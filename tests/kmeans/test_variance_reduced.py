@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from shoal import KMeans, VarianceReducedKMeans
-from shoal.core import rows as rows_module
-from shoal.core.seeding import draw, generator
+from shoal.data import rows as rows_module
+from shoal.fit.random_streams import draw, generator
 from tests import naive
 from tests.strategies import blobs, cloud, first_rows, grids
 
@@ -111,9 +111,9 @@ class TestBlocks:
     @pytest.mark.parametrize("d", [40, 60, 130])
     def test_find_the_same_labels_with_bounds_and_without(self, d, monkeypatch):
         X = blobs(3000, d, 40, spread=2, dtype=np.float32)[0]
-        monkeypatch.setattr("shoal.kmeans.auto.HEAVY", 1)
+        monkeypatch.setattr("shoal.kmeans.dispatch.HEAVY", 1)
         bounded = fit(X, first_rows(X, 40), max_iter=6, learning_rate=8.0, block_size=300)
-        monkeypatch.setattr("shoal.kmeans.auto.WORTHWHILE", 10**9)
+        monkeypatch.setattr("shoal.kmeans.dispatch.WORTHWHILE", 10**9)
         plain = fit(X, first_rows(X, 40), max_iter=6, learning_rate=8.0, block_size=300)
         np.testing.assert_array_equal(bounded.labels_, plain.labels_)
         np.testing.assert_array_equal(bounded.cluster_centers_, plain.cluster_centers_)

@@ -120,7 +120,7 @@ def test_who_runs_and_how_long_is_left():
 @pytest.mark.parametrize("model", [KMeans, OnlineKMeans])
 def test_a_trail_is_where_shorter_fits_end(model):
     options = {"n_clusters": 5, "init": curves.first_rows(X, 5, 1), "random_state": 0, "tol": 0.0}
-    trail = curves.follow(model(max_iter=4, **options), X, every=True)
+    trail = curves.update_sequential(model(max_iter=4, **options), X, every=True)
     assert list(trail.steps) == list(range(1, len(trail.centers) + 1))
     for t, C in zip(trail.steps, trail.centers, strict=True):
         np.testing.assert_allclose(C, model(max_iter=t, **options).fit(X).cluster_centers_, rtol=1e-12)
@@ -132,11 +132,11 @@ def test_longer_fits_go_on_where_shorter_ones_ended(model):
     more = {"batch_size": 50, "init": "random"} if model is MiniBatchSpectral else {}
     further, steps = spectral.Further(), []
     for most in (1, 2, 5):
-        anew, before = model(max_iter=most, **common, **more), len(steps)
+        recompute, before = model(max_iter=most, **common, **more), len(steps)
         watched = model(max_iter=most, **common, **more, callback=lambda record: steps.append(record["step"]))
-        fresh, gone_on = spectral.fit(anew, rows), spectral.fit(watched, rows, further)
+        fresh, gone_on = spectral.fit(recompute, rows), spectral.fit(watched, rows, further)
         assert gone_on._replace(seconds=0) == fresh._replace(seconds=0)
-        np.testing.assert_array_equal(watched.labels_, anew.labels_)
+        np.testing.assert_array_equal(watched.labels_, recompute.labels_)
         assert steps[before:] == list(range(before + 1, most + 1))
 
 
@@ -149,7 +149,7 @@ def test_no_centres_are_held_from_seed_to_seed():
 
 def test_long_fits_are_looked_at_ever_more_seldom():
     model = MiniBatchKMeans(5, batch_size=50, max_iter=300, max_no_improvement=None, tol=0.0, random_state=0)
-    trail = curves.follow(model, X)
+    trail = curves.update_sequential(model, X)
     assert trail.steps[-1] == 300
     assert len(trail.steps) < 150
     assert trail.energies(X)[-1] == pytest.approx(model.inertia_ / len(X))

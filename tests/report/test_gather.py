@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 
 import shoal
 from shoal.binary import Codes
-from shoal.core.sources import FileSource, find_source
+from shoal.data.sources import FileSource, find_source
 from shoal.report import Curve, Options, Origin, gather
 from tests import naive
 from tests.strategies import blobs, cloud
@@ -173,7 +173,7 @@ def test_rows_are_read_no_more_than_twice(cls, image, passes):
 def test_neither_threads_nor_blocks_change_the_facts(n_threads, monkeypatch):
     rows = cloud(9000, 3)
     facts = gather(shoal.KMeans(7, random_state=0, n_threads=n_threads).fit(rows), rows)
-    monkeypatch.setattr("shoal.core.rows.BLOCK_ROWS", (64, 256))
+    monkeypatch.setattr("shoal.data.rows.BLOCK_ROWS", (64, 256))
     again = gather(shoal.KMeans(7, random_state=0, n_threads=n_threads).fit(rows), rows)
     numbers = [[row.number for row in c.nearest] for c in facts.clusters]
     assert numbers == [[row.number for row in c.nearest] for c in again.clusters]

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from shoal.core.checks import check_rows
-from shoal.core.moments import measure
-from shoal.core.rows import Rows
+from shoal.data.rows import Rows
+from shoal.data.statistics import measure
+from shoal.fit.input import check_rows
 from shoal.kernels.affinity import fall_off
-from shoal.spectral import affinity, kinds, tiles
+from shoal.spectral import affinity, tiles
+from shoal.spectral import affinity_factory as kinds
 from shoal.spectral.laplacian import estimate_degrees
 from shoal.spectral.neighbors import nearest
 from tests import naive

@@ -14,9 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from shoal import ExactSpectral, LandmarkSpectral, MiniBatchSpectral, NystromSpectral, PowerSpectral
-from shoal.core.checks import check_rows
-from shoal.core.moments import measure
-from shoal.core.rows import Rows
+from shoal.data.rows import Rows
+from shoal.data.statistics import measure
+from shoal.fit.input import check_rows
 from shoal.spectral import graph
 from shoal.spectral.neighbors import nearest
 from tests import naive
@@ -469,9 +469,9 @@ def test_powers_that_have_not_settled():
 
 def test_affinities_are_stored_if_they_take_little(monkeypatch):
     stored = []
-    monkeypatch.setattr("shoal.spectral.operator.stored", lambda affinity: stored.append(1) or affinity)
+    monkeypatch.setattr("shoal.spectral.laplacian_operator.stored", lambda affinity: stored.append(1) or affinity)
     ExactSpectral(4, random_state=0).fit(X)
     assert len(stored) == 1
-    monkeypatch.setattr("shoal.spectral.operator.LITTLE", 1000)
+    monkeypatch.setattr("shoal.spectral.laplacian_operator.LITTLE", 1000)
     ExactSpectral(4, random_state=0).fit(X)
     assert len(stored) == 1

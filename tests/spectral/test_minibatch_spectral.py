@@ -8,9 +8,9 @@ from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
 from shoal import ExactSpectral, MiniBatchSpectral, PowerSpectral
-from shoal.core.rows import Rows
-from shoal.core.seeding import generator
-from shoal.core.sources import ArraySource
+from shoal.data.rows import Rows
+from shoal.data.sources import ArraySource
+from shoal.fit.random_streams import generator
 from shoal.spectral import gradient_variance, manifold
 from shoal.spectral.affinity import KernelAffinity
 from shoal.spectral.laplacian import Laplacian

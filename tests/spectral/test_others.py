@@ -10,10 +10,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from shoal import ExactSpectral, LandmarkSpectral, NystromSpectral, PowerSpectral
-from shoal.core.checks import check_rows
-from shoal.core.rows import Rows
-from shoal.core.seeding import generator
-from shoal.spectral import affinity, kinds, lanczos, tiles
+from shoal.data.rows import Rows
+from shoal.fit.input import check_rows
+from shoal.fit.random_streams import generator
+from shoal.spectral import affinity, lanczos, tiles
+from shoal.spectral import affinity_factory as kinds
 from shoal.spectral.neighbors import approximate
 from shoal.spectral.nystrom import nystrom
 from tests import naive

@@ -19,15 +19,17 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
-from ..core.bits import packed, words_for
-from ..core.checks import check_rows, check_weights, floats
-from ..core.fitting import CenterMover, Method
-from ..core.moments import Moments, check_finite, column_means
-from ..core.parameters import keep
-from ..core.rows import Rows
-from ..core.schema import Number, OneOf, Spec, bools, doubles, frame
-from ..core.sources import Source
-from ..core.types import Array, is_sparse
+from ..data.bits import packed, words_for
+from ..data.rows import Rows
+from ..data.sources import Source
+from ..data.statistics import Moments, check_finite, column_means
+from ..data.types import Array, is_sparse
+from ..data.validation import check_weights, floats
+from ..fit.base import BaseCentroidClusterer
+from ..fit.input import check_rows
+from ..fit.parameters import keep
+from ..fit.schema import Number, OneOf, Spec, bools, doubles, frame
+from ..fit.solver import Method
 from .codes import Codes
 from .hamming import method
 from .seeding import SEEDINGS
@@ -50,7 +52,7 @@ def _zeros_and_ones(start: int, raw: Any) -> bool:
     return values.dtype == bool or bool(((values == 0) | (values == 1)).all())
 
 
-class BinaryKMeans(CenterMover):
+class BinaryKMeans(BaseCentroidClusterer):
     """K-means on bits, by the number of bits that differ (Hamming distance).
 
     Parameters
@@ -103,7 +105,7 @@ class BinaryKMeans(CenterMover):
     metric = "hamming"
     _seedings = SEEDINGS
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{name: rule for name, rule in CenterMover._parameter_constraints.items() if name not in ("metric", "tol")},
+        **{name: rule for name, rule in BaseCentroidClusterer._parameter_constraints.items() if name not in ("metric", "tol")},
         "init": [StrOptions(set(SEEDINGS)), callable, "array-like", "sparse matrix"],
         "threshold": [StrOptions({"auto", "mean"}), Interval(Real, None, None, closed="neither"), "array-like"],
     }
@@ -111,7 +113,7 @@ class BinaryKMeans(CenterMover):
     threshold: Any
     threshold_: float | Array
     _model_parameters = ()
-    _prediction_attributes = (*CenterMover._prediction_attributes, "threshold_")
+    _prediction_attributes = (*BaseCentroidClusterer._prediction_attributes, "threshold_")
 
     def _fitted_schema(self) -> dict[str, Spec]:
         own = {"_frame": frame(bits=True), "threshold_": OneOf((Number(), doubles("d"))), "cluster_centers_": bools("k", "d")}
@@ -133,9 +135,9 @@ class BinaryKMeans(CenterMover):
     ) -> None:
         keep(self, locals())
 
-    def _first_look(self, X: Any, sample_weight: Any) -> tuple[Rows, Array | None]:
+    def _validate_input(self, X: Any, sample_weight: Any) -> tuple[Rows, Array | None]:
         self.threshold_ = 0.5 if isinstance(X, Codes) else self._find_threshold(X, sample_weight)
-        return super()._first_look(X, sample_weight)
+        return super()._validate_input(X, sample_weight)
 
     def _find_threshold(self, X: Any, sample_weight: Any) -> float | Array:
         source = check_rows(self, X, reset=True)
@@ -145,7 +147,7 @@ class BinaryKMeans(CenterMover):
                 raise ValueError(f"threshold must be one finite number, or one for each of {source.shape[1]} columns.")
             return given if given.ndim else float(given)
         with Rows(source, check_weights(sample_weight, source.shape[0]), n_threads=self.n_threads) as rows:
-            if self.threshold == "auto" and all(rows.raw_shares(_zeros_and_ones)):
+            if self.threshold == "auto" and all(rows.map_raw_blocks(_zeros_and_ones)):
                 return 0.5
             return column_means(rows)
 
@@ -157,7 +159,7 @@ class BinaryKMeans(CenterMover):
         source = check_rows(self, X, reset=reset)
         words = np.empty((source.shape[0], words_for(source.shape[1])), np.uint64)
         with Rows(source, n_threads=self.n_threads) as rows:
-            for _ in rows.raw_shares(_pack_block, getattr(self, "threshold_", 0.5), per_row=(words,)):
+            for _ in rows.map_raw_blocks(_pack_block, getattr(self, "threshold_", 0.5), per_row=(words,)):
                 pass
         codes = Codes(words, source.shape[1])
         codes.held_bytes += getattr(source, "held_bytes", 0)

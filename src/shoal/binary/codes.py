@@ -15,16 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import validate_parameter_constraints
 
-from ..core.bits import packed, unpacked, words_for
-from ..core.checks import check_rows
-from ..core.estimator import seed_of
-from ..core.moments import check_finite, check_values
-from ..core.parameters import MAX_THREADS, Count
-from ..core.rows import Rows, working_dtype
-from ..core.schema import Number, OneOf, Parts, doubles, floats
-from ..core.seeding import generator
-from ..core.sources import ArraySource
-from ..core.types import Array, is_sparse
+from ..data.bits import packed, unpacked, words_for
+from ..data.rows import Rows, working_dtype
+from ..data.sources import ArraySource
+from ..data.statistics import check_finite, check_values
+from ..data.types import Array, is_sparse
+from ..fit.input import check_rows
+from ..fit.parameters import MAX_THREADS, Count
+from ..fit.random_streams import generator, resolve_seed
+from ..fit.schema import Number, OneOf, Parts, doubles, floats
 from ..kernels import bits
 from .sample import Sample, draw, principal
 
@@ -142,7 +141,7 @@ class LinearCode(NamedTuple):
     def encode_rows(self, rows: Rows) -> Codes:
         """The same of opened rows, as they are in their source, or scaled to unit length if their frame says so."""
         words = np.empty((len(rows), words_for(self.n_bits)), np.uint64)
-        for _ in rows.raw_shares(_encode_block, rows, _ready(self), per_row=(words,)):
+        for _ in rows.map_raw_blocks(_encode_block, rows, _ready(self), per_row=(words,)):
             pass
         return Codes(words, self.n_bits)
 
@@ -240,7 +239,7 @@ def _made(name: str, make: Any, X: Any, n_bits: int, random_state: Any, n_thread
     rules["n_threads"] = [Count(MAX_THREADS), None]
     validate_parameter_constraints(rules, given, caller_name=name)
     with Rows(check_rows(None, X, reset=False), n_threads=n_threads) as rows:
-        code: LinearCode = make(rows, n_bits, generator(seed_of(random_state)))
+        code: LinearCode = make(rows, n_bits, generator(resolve_seed(random_state)))
         return code
 
 

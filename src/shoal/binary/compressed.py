@@ -26,26 +26,32 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import partition
-from ..core.checks import check_rows
-from ..core.deadline import NO_DEADLINE, Deadline, TimeUp, time_limit
-from ..core.driver import Journal, Limits, Outcome
-from ..core.estimator import tell_user
-from ..core.fitting import CenterMover, Method
-from ..core.kept import is_like, is_outcome
-from ..core.memory import Workload
-from ..core.moments import Moments, enter_frame
-from ..core.parameters import Count, keep
-from ..core.rows import Frame, Rows
-from ..core.schema import OneOf, Parts, Spec, bools, frame, matches
-from ..core.seeding import SEEDINGS as FLOAT_SEEDINGS
-from ..core.seeding import Seedings, generator
-from ..core.sources import Source
-from ..core.types import Array
-from . import learning, letter
+from ..data.cancellation import TimeUp, time_limit
+from ..data.frame import Frame
+from ..data.rows import Rows
+from ..data.sources import Source
+from ..data.statistics import Moments, enter_frame
+from ..data.types import Array
+from ..execution.deadline import NO_DEADLINE, Deadline
+from ..execution.memory import Workload
+from ..fit import partition
+from ..fit.base import BaseCentroidClusterer
+from ..fit.callbacks import report_step
+from ..fit.checkpoint import CheckpointSession
+from ..fit.checkpoint_validation import is_valid_run, matches_template
+from ..fit.input import check_rows
+from ..fit.loop import Limits, RunResult
+from ..fit.parameters import Count, keep
+from ..fit.random_streams import generator
+from ..fit.schema import OneOf, Parts, Spec, bools, frame, matches
+from ..fit.solver import Method
+from ..kmeans.init import SEEDINGS as FLOAT_SEEDINGS
+from ..kmeans.init import Seedings
+from . import learning
+from . import paper_variant as letter
 from .codes import LINEAR_CODE, LinearCode, random_code
 from .hamming import method
-from .learning import Rule, State
+from .learning import LearningState, Rule
 from .sample import Centered, Sample, draw
 from .seeding import SEEDINGS
 from .sketch import cluster, hyperplanes, sketch
@@ -60,10 +66,10 @@ class Learned(NamedTuple):
 
     code: LinearCode
     centers: Array  # (k, n_bits) bool
-    outcome: Outcome  # without its state
+    outcome: RunResult  # without its state
 
 
-class CompressedKMeans(CenterMover):
+class CompressedKMeans(BaseCentroidClusterer):
     """K-means on short binary codes: rows are compressed to a few bytes, once, and clustered by popcount.
 
     Parameters
@@ -131,7 +137,7 @@ class CompressedKMeans(CenterMover):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{name: rule for name, rule in CenterMover._parameter_constraints.items() if name != "tol"},
+        **{name: rule for name, rule in BaseCentroidClusterer._parameter_constraints.items() if name != "tol"},
         "n_bits": [Count()],
         "learn": ["boolean", StrOptions({"paper"})],
         "alpha": [Interval(Real, 0, None, closed="neither")],
@@ -153,7 +159,7 @@ class CompressedKMeans(CenterMover):
     refine: bool
     code_: LinearCode
     _required_attributes = ("code_", "cluster_centers_")
-    _prediction_attributes = (*CenterMover._prediction_attributes, "code_")
+    _prediction_attributes = (*BaseCentroidClusterer._prediction_attributes, "code_")
 
     def _fitted_schema(self) -> dict[str, Spec]:
         shared, bits = super()._fitted_schema(), self._centers_frame.bits
@@ -194,15 +200,15 @@ class CompressedKMeans(CenterMover):
         with Rows(source, None, Frame.of(self.metric), self.n_threads) as rows:
             return self.code_.encode_rows(rows)
 
-    def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, journal: Journal) -> list[str]:
+    def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, session: CheckpointSession) -> list[str]:
         tries = super()._starts(given)
         if tries == 1 and given is None and self.n_init == "auto" and self.learn not in (False, "paper"):
             tries = 3 if self.n_clusters <= FEW else 1
-        seed = journal.seed
+        seed = session.seed
         told = [self._told(rows, given, X, seed, start) for start in range(tries)]
         self.history_, self.stop_reason_ = [], ""
         skipped: list[str] = []
-        learned = self._learned(rows, told, limits, journal, skipped) if self.learn else None
+        learned = self._learned(rows, told, limits, session, skipped) if self.learn else None
         if learned is not None:
             self.code_, C, found = learned
             self.history_ = found.history
@@ -215,20 +221,20 @@ class CompressedKMeans(CenterMover):
             limits = limits._replace(max_iter=1)
         weights = rows.weights if rows.has_weights else None
         with Rows(self.code_.encode_rows(rows), weights, Frame.of("hamming"), self.n_threads) as codes:
-            skipped += super()._fit_rows(codes, starts, X, limits, journal)
+            skipped += super()._fit_rows(codes, starts, X, limits, session)
         if self.refine:
             self._refine(rows, limits, skipped)
         return skipped
 
     def _learned(
-        self, rows: Rows, told: list[Array | None], limits: Limits, journal: Journal, skipped: list[str]
+        self, rows: Rows, told: list[Array | None], limits: Limits, session: CheckpointSession, skipped: list[str]
     ) -> Learned | None:
         """A code that suits the rows, if half of the time that is left is enough to learn one."""
         learn = self._learn_by_the_letter if self.learn == "paper" else self._learn_from_a_sketch
-        lesson = partial(learn, rows, told, limits, journal, skipped)
+        lesson = partial(learn, rows, told, limits, session, skipped)
         try:
             with time_limit(limits.stage().end):
-                found: Learned = journal.once("the code", lesson, partial(self._could_have_learned, rows.d))
+                found: Learned = session.once("the code", lesson, partial(self._could_have_learned, rows.d))
                 return found
         except TimeUp:
             self.stop_reason_ = "time_budget"
@@ -238,7 +244,7 @@ class CompressedKMeans(CenterMover):
     def _could_have_learned(self, d: int, kept: Any) -> bool:
         sizes = {"d": d, "k": self.n_clusters, "r": self.n_bits}
         spec = Parts(Learned, {"code": LINEAR_CODE, "centers": bools("k", "r")})
-        return matches(spec, kept, sizes) and is_outcome(kept.outcome, None, 0, self.n_clusters, learning.Info)
+        return matches(spec, kept, sizes) and is_valid_run(kept.outcome, None, 0, self.n_clusters, learning.LearningInfo)
 
     def _memory(self, load: Workload) -> dict[str, float]:
         count = min(load.n, max(LEAST, PER_CENTER * self.n_clusters, self.beta * load.n))
@@ -283,26 +289,26 @@ class CompressedKMeans(CenterMover):
         return [place(start, C) for start, C in enumerate(told)]
 
     def _learn_from_a_sketch(
-        self, rows: Rows, told: list[Array | None], limits: Limits, journal: Journal, skipped: list[str]
+        self, rows: Rows, told: list[Array | None], limits: Limits, session: CheckpointSession, skipped: list[str]
     ) -> Learned:
-        seed = journal.seed
+        seed = session.seed
         short = sketch(self._subset(rows, seed), generator(seed, DIRECTIONS))
         places = self._places(told, short.place, FLOAT_SEEDINGS, seed)
         find = partial(cluster, short, self.n_clusters, places, limits, rows.n_threads, skipped)
         m = len(short.rows.weights)
-        labels = journal.once(
-            "clusters of the sketch", find, lambda kept: is_like(kept, np.zeros(m, np.int32), m, self.n_clusters)
+        labels = session.once(
+            "clusters of the sketch", find, lambda kept: matches_template(kept, np.zeros(m, np.int32), m, self.n_clusters)
         )
         W = hyperplanes(short, labels, self.n_clusters, self.n_bits, generator(seed, HYPERPLANES))
         C = np.ones((self.n_clusters, self.n_bits), W.dtype)
         clusters = partial(learning.majority, weights=short.rows.weights)
-        found = self._learn(short.rows, State(W, C, labels), clusters, limits.part(), journal, 0)
+        found = self._learn(short.rows, LearningState(W, C, labels), clusters, limits.part(), session, 0)
         return Learned(short.code(found.state.W), found.state.C > 0, found._replace(state=None))
 
     def _learn_by_the_letter(
-        self, rows: Rows, told: list[Array | None], limits: Limits, journal: Journal, skipped: list[str]
+        self, rows: Rows, told: list[Array | None], limits: Limits, session: CheckpointSession, skipped: list[str]
     ) -> Learned:
-        seed = journal.seed
+        seed = session.seed
         subset = self._subset(rows, seed)
         lesson = subset.centered(rows.dtype, scaled=False)
         W = generator(seed, DIRECTIONS).standard_normal((rows.d, self.n_bits)).astype(rows.dtype)
@@ -312,7 +318,7 @@ class CompressedKMeans(CenterMover):
         for start, place in enumerate(self._places(told, lambda C: (C - subset.mean) @ W > 0, SEEDINGS, seed)):
             deadline = limits.stage()
             begun = letter.begin(lesson, W, place, rows.n_threads, deadline)
-            found = self._learn(lesson, begun, clusters, limits, journal, start)
+            found = self._learn(lesson, begun, clusters, limits, session, start)
             if best is None or (found.info is not None and found.info.loss < best.info.loss):
                 best = found
                 skipped[:] = deadline.skipped
@@ -323,16 +329,22 @@ class CompressedKMeans(CenterMover):
         return Learned(code, best.state.C > 0, best._replace(state=None))
 
     def _learn(
-        self, lesson: Centered, state: State, clusters: learning.Clusters, limits: Limits, journal: Journal, start: int
-    ) -> Outcome:
+        self,
+        lesson: Centered,
+        state: LearningState,
+        clusters: learning.Clusters,
+        limits: Limits,
+        session: CheckpointSession,
+        start: int,
+    ) -> RunResult:
         """Round by round."""
         rule = Rule(self.alpha, self.nu, self.learning_rate)
         m, letter = len(state.labels), self.learn == "paper"
         batches, epoch = (learning.one_batch, -(-m // learning.BATCH)) if letter else (learning.whole_epoch, 1)
         advance = learning.step if letter else learning.careful_step
 
-        def step(state: State) -> tuple[State, learning.Info]:
-            some = batches(m, generator(journal.seed, BATCHES, start, state.rounds))
+        def step(state: LearningState) -> tuple[LearningState, learning.LearningInfo]:
+            some = batches(m, generator(session.seed, BATCHES, start, state.rounds))
             state, info = advance(lesson, state, rule, clusters, some)
             if not np.isfinite(state.W).all():
                 raise ValueError(
@@ -342,30 +354,30 @@ class CompressedKMeans(CenterMover):
 
         def tell(record: dict[str, Any]) -> bool:
             record["start"] = start
-            return tell_user(self, record)
+            return report_step(self, record)
 
         begin = partial(learning.begin, lesson, state, clusters)
         page, done = f"lessons of start {start}", lambda state, _: learning.done(state, epoch)
-        return journal.drive(page, step, begin, done, limits, [tell], partial(self._is_lesson, state))
+        return session.drive(page, step, begin, done, limits, [tell], partial(self._is_lesson, state))
 
-    def _is_lesson(self, fresh: State, kept: Any) -> bool:
-        return is_outcome(kept, fresh, len(fresh.labels), self.n_clusters, learning.Info)
+    def _is_lesson(self, fresh: LearningState, kept: Any) -> bool:
+        return is_valid_run(kept, fresh, len(fresh.labels), self.n_clusters, learning.LearningInfo)
 
-    def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
+    def _set_fitted_attributes(self, rows: Rows, outcome: RunResult, energy: float) -> None:
         rounds, cut = self.history_, self.stop_reason_
-        super()._publish(rows, outcome._replace(reason=cut or outcome.reason), energy)
+        super()._set_fitted_attributes(rows, outcome._replace(reason=cut or outcome.reason), energy)
         self.history_ = rounds + self.history_
 
     def _refine(self, rows: Rows, limits: Limits, skipped: list[str]) -> None:
         """One step in the space of X, from the clusters of the codes. Those without codes are given rows, as in any fit."""
         enter_frame(rows)
-        state = partition.begin(rows, np.zeros((self.n_clusters, rows.d), rows.dtype))._replace(labels=self.labels_)
+        state = partition.initial_partition(rows, np.zeros((self.n_clusters, rows.d), rows.dtype))._replace(labels=self.labels_)
         state, _ = partition.advance(rows, state, partition.keep_labels, fill=False)
         filled = state.counts > 0
         centers = np.where(filled[:, None], state.centers, state.centers[filled.argmax()])  # an empty one lies nowhere yet
-        outcome = Outcome(state._replace(centers=centers), self.history_, self.stop_reason_, None)
+        outcome = RunResult(state._replace(centers=centers), self.history_, self.stop_reason_, None)
         by_distance = method(rows)._replace(assign=lambda rows, state: (partition.label_all(rows, state), None))
-        (state, *_), energy = self._settle(rows, outcome, by_distance, limits, skipped)
+        (state, *_), energy = self._finalize(rows, outcome, by_distance, limits, skipped)
         self._frame, self.labels_ = rows.frame, state.labels
         self.cluster_centers_, self.inertia_ = self._public(rows, state), rows.frame.energy_out_of(energy)
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.bits import BitBlock
-from ..core.blocks import Centers
-from ..core.fitting import Method
-from ..core.partition import Found, Partition, advance, begin, unsettled
-from ..core.rows import Rows
-from ..core.types import Array
+from ..data.bits import BitBlock
+from ..data.blocks import Centers
+from ..data.rows import Rows
+from ..data.types import Array
+from ..fit.partition import Partition, StepStats, advance, initial_partition, sums_need_recompute
+from ..fit.solver import Method
 
 
 class Anchor(NamedTuple):
@@ -29,8 +29,8 @@ class Anchor(NamedTuple):
 
 
 def assign_block(
-    block: BitBlock, labels: Array, weights: Array, centers: Centers, changed: Array, new: Centers, anew: bool
-) -> Found:
+    block: BitBlock, labels: Array, weights: Array, centers: Centers, changed: Array, new: Centers, recompute: bool
+) -> StepStats:
     """One block's share of a step: rows whose centre has changed look at all, the others at the new ones alone."""
     old, k, ids = labels.copy(), len(centers.C), np.flatnonzero(changed)
     unsure = changed[labels] | (labels < 0)
@@ -42,10 +42,10 @@ def assign_block(
         better = (far < own) | ((far == own) & (ids[near] < labels[kept]))
         labels[kept[better]] = ids[near[better]]
     distances = (len(block) - len(kept)) * k + len(kept) * len(ids)
-    return Found(block.moves(weights, old, labels, k, anew), len(block) if distances else 0, distances)
+    return StepStats(block.moves(weights, old, labels, k, recompute), len(block) if distances else 0, distances)
 
 
-def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], Anchor]:
+def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Anchor]:
     """The labels of all rows."""
     changed = np.ones(len(state.centers), bool)
     if state.bounds is not None:
@@ -53,13 +53,15 @@ def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], Anchor]:
     centers = rows.prepare(state.centers)
     new = centers if changed.all() else rows.prepare(state.centers[changed])
     per_row = (state.labels, rows.weights)
-    return rows.shares(assign_block, centers, changed, new, unsettled(state), per_row=per_row), Anchor(state.centers)
+    return rows.map_blocks(assign_block, centers, changed, new, sums_need_recompute(state), per_row=per_row), Anchor(
+        state.centers
+    )
 
 
 def method(rows: Rows) -> Method:
     """Steps until no centre changes."""
     return Method(
-        begin=lambda centers, start: begin(rows, centers),
+        begin=lambda centers, start: initial_partition(rows, centers),
         step=lambda state: advance(rows, state, assign),
         done=lambda state, info: info.reassigned == 0 or info.shift == 0,
         assign=assign,

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import partition
-from ..core.deadline import check_cancelled
-from ..core.types import Array
+from ..data.cancellation import check_cancelled
+from ..data.types import Array
+from ..fit import partition
 from ..kernels import learning
 from .sample import Centered
 
@@ -31,7 +31,7 @@ class Rule(NamedTuple):
     eta: float
 
 
-class State(NamedTuple):
+class LearningState(NamedTuple):
     """Everything needed to go on."""
 
     W: Array  # (d, r)
@@ -42,14 +42,14 @@ class State(NamedTuple):
     ended: bool = False  # another round would make one of two clusters
 
 
-class Info(NamedTuple):
+class LearningInfo(NamedTuple):
     """What one round learned, in bits a row."""
 
     upper_bound: float
     loss: float
 
 
-Clusters = Callable[[Array, State], tuple[Array, Array]]  # products with W, state -> C, labels
+Clusters = Callable[[Array, LearningState], tuple[Array, Array]]  # products with W, state -> C, labels
 
 
 def signs(F: Array) -> Array:
@@ -58,11 +58,11 @@ def signs(F: Array) -> Array:
     return h
 
 
-def majority(F: Array, state: State, weights: Array) -> tuple[Array, Array]:
+def majority(F: Array, state: LearningState, weights: Array) -> tuple[Array, Array]:
     """(12), the rows staying where they are. Where as many have a bit as have not, it stays what it was."""
-    votes, masses = np.zeros(state.C.shape), np.bincount(state.labels, weights, len(state.C))
+    votes, weight_sums = np.zeros(state.C.shape), np.bincount(state.labels, weights, len(state.C))
     learning.votes(F, state.labels, weights, votes)
-    return signs(partition.majority(votes, masses, state.C)), state.labels
+    return signs(partition.majority(votes, weight_sums, state.C)), state.labels
 
 
 def descend(rows: Centered, C: Array, labels: Array, W: Array, rule: Rule) -> Array:
@@ -76,13 +76,15 @@ def descend(rows: Centered, C: Array, labels: Array, W: Array, rule: Rule) -> Ar
     return shrunk
 
 
-def begin(rows: Centered, state: State, clusters: Clusters) -> State:
+def begin(rows: Centered, state: LearningState, clusters: Clusters) -> LearningState:
     """Before the first round: the clusters, by the codes that W gives."""
     C, labels = clusters(rows.along(state.W), state)
     return state._replace(C=C, labels=labels)
 
 
-def step(rows: Centered, state: State, rule: Rule, clusters: Clusters, batches: list[Any]) -> tuple[State, Info]:
+def step(
+    rows: Centered, state: LearningState, rule: Rule, clusters: Clusters, batches: list[Any]
+) -> tuple[LearningState, LearningInfo]:
     """One round: W by its batches, then the clusters. What is told is of the state that comes out."""
     W = state.W
     for ids in batches:
@@ -91,10 +93,12 @@ def step(rows: Centered, state: State, rule: Rule, clusters: Clusters, batches: 
     F = rows.along(W)
     C, labels = clusters(F, state)
     info = _info(F, C, labels, rows.weights, rule)
-    return State(W, C, labels, state.rounds + 1, (*state.bounds, info.upper_bound)), info
+    return LearningState(W, C, labels, state.rounds + 1, (*state.bounds, info.upper_bound)), info
 
 
-def careful_step(rows: Centered, before: State, rule: Rule, clusters: Clusters, batches: list[Any]) -> tuple[State, Info]:
+def careful_step(
+    rows: Centered, before: LearningState, rule: Rule, clusters: Clusters, batches: list[Any]
+) -> tuple[LearningState, LearningInfo]:
     """The same, but a round that would give two clusters one code is not made, and the last."""
     after, info = step(rows, before, rule, clusters, batches)
     if len(np.unique(after.C, axis=0)) == len(np.unique(before.C, axis=0)):
@@ -102,12 +106,12 @@ def careful_step(rows: Centered, before: State, rule: Rule, clusters: Clusters, 
     return before._replace(ended=True), _info(rows.along(before.W), before.C, before.labels, rows.weights, rule)
 
 
-def _info(F: Array, C: Array, labels: Array, weights: Array, rule: Rule) -> Info:
+def _info(F: Array, C: Array, labels: Array, weights: Array, rule: Rule) -> LearningInfo:
     sums = learning.bound_and_loss(F, C, labels, weights, rule.alpha)
-    return Info(*(total / float(weights.sum()) for total in sums))
+    return LearningInfo(*(total / float(weights.sum()) for total in sums))
 
 
-def done(state: State, epoch: int) -> bool:
+def done(state: LearningState, epoch: int) -> bool:
     """Has an epoch of so many rounds lowered the bound by little?"""
     return state.ended or (len(state.bounds) > epoch and state.bounds[-1] >= (1 - ENOUGH) * state.bounds[-1 - epoch])
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ..core.directions import signed
-from ..core.moments import check_values
-from ..core.rows import Rows
-from ..core.types import Array, is_sparse
+from ..data.pca import signed
+from ..data.rows import Rows
+from ..data.statistics import check_values
+from ..data.types import Array, is_sparse
 
 LIGHTEST = 2.0**-50  # of the heaviest: rows that weigh less would have no say at all
 PART = 512  # rows to turn into float64 at a time: all would take long, and memory

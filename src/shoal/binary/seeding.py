@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.bits import unpacked
-from ..core.deadline import NO_DEADLINE, Deadline, Pace
-from ..core.rows import Rows
-from ..core.seeding import Seedings, draw, draw_at_once
-from ..core.types import Array
+from ..data.bits import unpacked
+from ..data.rows import Rows
+from ..data.types import Array
+from ..execution.deadline import NO_DEADLINE, Deadline, Pace
+from ..fit.random_streams import draw, draw_at_once
 from ..kernels import bits
+from ..kmeans.init import Seedings
 
 SAMPLE_LEAST, SAMPLE_PER_CENTER = 20_000, 20
 

@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import partition
-from ..core.deadline import Deadline, TimeUp
-from ..core.directions import of_unit_length
-from ..core.driver import Limits, Outcome, drive
-from ..core.rows import Frame, Rows
-from ..core.sources import ArraySource
-from ..core.types import Array
+from ..data.cancellation import TimeUp
+from ..data.frame import Frame
+from ..data.pca import of_unit_length
+from ..data.rows import Rows
+from ..data.sources import ArraySource
+from ..data.types import Array
+from ..execution.deadline import Deadline
+from ..fit import partition
+from ..fit.loop import Limits, RunResult, drive
 from .codes import LinearCode
 from .sample import Centered, Sample, principal
 
@@ -82,7 +84,7 @@ def cluster(
     tol = TOL * float(np.var(source.X, axis=0).mean())
     with Rows(source, short.rows.weights, Frame(), n_threads) as rows:
 
-        def go(state: partition.Partition, most: int) -> Outcome:
+        def go(state: partition.Partition, most: int) -> RunResult:
             return drive(
                 lambda state: partition.advance(rows, state, _assign),
                 state,
@@ -90,10 +92,10 @@ def cluster(
                 limits._replace(max_iter=most),
             )
 
-        tries: list[Outcome] = []
+        tries: list[RunResult] = []
         for start in starts:
             deadline = limits.stage()
-            outcome = go(partition.begin(rows, np.ascontiguousarray(start(rows, deadline), rows.dtype)), FEWEST)
+            outcome = go(partition.initial_partition(rows, np.ascontiguousarray(start(rows, deadline), rows.dtype)), FEWEST)
             if outcome.history:
                 tries.append(outcome)
             if outcome.reason == "time_budget":

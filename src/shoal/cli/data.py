@@ -33,7 +33,7 @@ def is_model(path: str) -> bool:
     """A model of Shoal's, or at least something that says so."""
     if not Path(path).is_file():
         return False
-    from ..io.npy import open_zip
+    from ..formats.npy import open_zip
 
     try:
         with open_zip(Path(path)) as archive:
@@ -42,14 +42,14 @@ def is_model(path: str) -> bool:
         return False
 
 
-def size_of(path: str) -> int:
+def parse_size(path: str) -> int:
     """Bytes on the disk, of all files if it is a folder."""
     return sum(file.stat().st_size for file in _files(Path(path)))
 
 
 def fingerprint(path: str) -> str:
     """What tells whether a file is still the same."""
-    from ..io.known import fingerprint
+    from ..formats.fingerprint import fingerprint
 
     return fingerprint(Path(path))
 

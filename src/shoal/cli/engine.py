@@ -38,12 +38,13 @@ def engine_words(settings: Mapping[str, Any]) -> list[str]:
 
 def check_method(model: Any, settings: Mapping[str, Any]) -> None:
     """Before a cluster is asked for what it can't do."""
-    from ..core.engine import OneMachine, check_far
+    from ..exceptions import NotDistributableError
+    from ..execution.engine import check_distributable
 
     if settings.get("engine") == "dask":
         try:
-            check_far(getattr(model, "estimator", model))
-        except OneMachine as error:
+            check_distributable(getattr(model, "estimator", model))
+        except NotDistributableError as error:
             raise click.UsageError(f"--method {settings['method']} has no use for --engine dask: {error}") from error
 
 
@@ -53,10 +54,11 @@ def working(settings: Mapping[str, Any]) -> Iterator[None]:
     if settings.get("engine") != "dask":
         yield
         return
-    from ..core.engine import Engine, Lost
+    from ..exceptions import ClusterLostError
+    from ..execution.engine import Engine
 
     try:
-        from ..scaleout.cluster import client_of
+        from ..distributed.cluster import client_of
     except ImportError as error:
         raise click.UsageError("--engine dask needs that package: pip install 'shoal[dask]'.") from error
     with contextlib.ExitStack() as stack:
@@ -67,5 +69,5 @@ def working(settings: Mapping[str, Any]) -> Iterator[None]:
         try:
             with Engine(client):
                 yield
-        except Lost as error:
+        except ClusterLostError as error:
             raise Gone(f"{error} {current().stopper.advice}".strip()) from error

@@ -54,7 +54,7 @@ def clear(folder: Path, keep: set[str]) -> None:
 
 def tidy(folder: Path) -> None:
     """Remove what a run that was killed has left half written."""
-    from ..io.archive import tidy
+    from ..formats.archive import tidy
 
     with saving(folder):
         for name in FILES:

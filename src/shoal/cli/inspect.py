@@ -64,7 +64,7 @@ def _model(path: str, as_json: bool) -> tuple[dict[str, Any], bool, dict[str, ob
 
 
 def _data(path: str, as_json: bool, settings: dict[str, Any]) -> tuple[dict[str, Any], bool, dict[str, object]]:
-    from .data import open_data, size_of
+    from .data import open_data, parse_size
     from .errors import opening
     from .output import size
     from .plan import estimate_seconds, threads_within
@@ -89,7 +89,7 @@ def _data(path: str, as_json: bool, settings: dict[str, Any]) -> tuple[dict[str,
         "rows": n,
         "columns": d,
         "dtype": str(rows.dtype),
-        "bytes": size_of(path),
+        "bytes": parse_size(path),
         **seen,
         "names": names,
         "fit": fit,

@@ -103,7 +103,7 @@ def write_notes(folder: Path, notes: Mapping[str, Any]) -> None:
 
 def read_notes(folder: Path) -> tuple[dict[str, Any], bool]:
     """Return the notes of a run, and whether this user's key has signed them. Fields that are not known are left out."""
-    from ..core.regular import open_regular
+    from ..data.regular_files import open_regular
 
     path = folder / NOTES
     try:

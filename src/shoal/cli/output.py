@@ -86,9 +86,9 @@ def keep_apart(folder: Path, inputs: Sequence[str]) -> None:
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[io.IOBase | Any]:
     """A file that is there when all of it is."""
-    from ..core.replacing import replacing
+    from ..data.atomic_write import atomic_write
 
-    with saving(path), replacing(path) as file:
+    with saving(path), atomic_write(path) as file:
         yield file
 
 

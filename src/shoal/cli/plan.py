@@ -25,7 +25,7 @@ NOTHING_ELSE: Mapping[str, Any] = MappingProxyType({})
 
 def limited(settings: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
     """What is done in here keeps below the limit on memory, if there is one."""
-    from ..core.memory import MemoryLimit
+    from ..execution.memory import MemoryLimit
 
     limit = settings.get("memory")
     return contextlib.nullcontext() if limit is None else MemoryLimit(limit)
@@ -38,7 +38,7 @@ def parts(
 
     Whether standardized floats need float64 is not known before they are read: `is_sure` plans for that.
     """
-    from ..core.memory import Workload, parts_of
+    from ..execution.memory import Workload, parts_of
 
     init = settings.get("init")
     given = {"extra": settings.get("extra", {}), "init": init if init in SEEDINGS else None}
@@ -59,7 +59,7 @@ def threads_for(rows: Any, fits: Sequence[tuple[str, int]], settings: Mapping[st
 
     If one of them can't, all are refused, and the limit that is recommended is enough for all.
     """
-    from ..core.memory import check_machine
+    from ..execution.memory import check_machine
 
     limit = settings.get("memory")
     plans = [threads_within(rows, *fit, settings["threads"], math.inf if limit is None else limit, settings) for fit in fits]
@@ -100,7 +100,7 @@ def _instead(rows: Any, settings: Mapping[str, Any], needed: float, is_free: boo
 
 
 def _default() -> int:
-    from ..core.threads import default_threads
+    from ..execution.threads import default_threads
 
     return default_threads()
 

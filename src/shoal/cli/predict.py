@@ -60,7 +60,7 @@ def predict(
 def _label(model: str, data: str, threads: int | None, settings: dict[str, Any]) -> tuple[Any, Any, int]:
     import shoal
 
-    from ..io.files import is_for
+    from ..formats.files import is_for
     from .errors import Turned, opening, reading_data
 
     with opening(model):

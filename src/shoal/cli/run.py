@@ -125,7 +125,8 @@ def carry_out(
 @contextlib.contextmanager
 def _kept(path: Path) -> Iterator[Any]:
     """A checkpoint that hears of signals."""
-    from ..io.checkpoint import Checkpoint, Stopped
+    from ..exceptions import FitInterrupted
+    from ..formats.checkpoint import Checkpoint
 
     class Told(Checkpoint):
         writing = False
@@ -142,7 +143,7 @@ def _kept(path: Path) -> Iterator[Any]:
     try:
         with kept:
             yield kept
-    except Stopped as error:
+    except FitInterrupted as error:
         raise stopper.error() from error
 
 
@@ -166,7 +167,7 @@ def _fit(rows: Any, chosen: Mapping[str, Any], watch: Watch, kept: Any) -> Any:
 
 def _leave(folder: Path, notes: dict[str, Any], rows: Any, model: Any, told: list[str], watch: Watch, seconds: float) -> None:
     """Write all files, then put all in their places: a disk that is full leaves those of an earlier run together."""
-    from ..core.replacing import sync_folder
+    from ..data.atomic_write import sync_folder
 
     watch.note("writing the files")
     with staged(folder) as stage:
@@ -265,7 +266,7 @@ def _if_possible(told: list[str], what: str) -> Iterator[None]:
 
 def lines(result: Mapping[str, Any]) -> dict[str, object]:
     """The result for people."""
-    from ..core.memory import in_words
+    from ..data.sizes import format_size
     from ..report.words import ENDS
 
     energy, work = result["energy"], result.get("work")
@@ -275,7 +276,11 @@ def lines(result: Mapping[str, Any]) -> dict[str, object]:
         + ", standardized columns" * bool(result.get("standardized")),
         **({} if energy is None else {"energy": f"{energy:,.6g}"}),
         "ended": f"{ENDS.get(result['stopped'], result['stopped'])} after {result['steps']:,} steps, {result['seconds']:.1f} s",
-        **({"workers": f"{work['tasks']:,} tasks, {in_words(work['bytes'])} moved, {work['lost']:.1f} s lost"} if work else {}),
+        **(
+            {"workers": f"{work['tasks']:,} tasks, {format_size(work['bytes'])} moved, {work['lost']:.1f} s lost"}
+            if work
+            else {}
+        ),
         **({"in short": result["summary"]} if result["summary"] else {}),
         **result["files"],
     }

@@ -66,7 +66,7 @@ def _make_key(path: Path) -> None:
 
 def _read_key(path: Path | None) -> bytes | None:
     """Return the key, unless there is none or others than this user could have read or written it."""
-    from ..core.regular import open_regular
+    from ..data.regular_files import open_regular
 
     if path is None:
         return None

@@ -163,7 +163,7 @@ def _points(rows: Any, span: Span, settings: dict[str, Any], watch: Any) -> list
 
 def _room(rows: Any, span: Span, settings: dict[str, Any]) -> int:
     """Rows for the sample: no more than a limit on memory leaves room for, but one for each cluster."""
-    from ..core.rows import working_dtype
+    from ..data.rows import working_dtype
     from .plan import parts
 
     k = span.counts[-1]

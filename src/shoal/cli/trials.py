@@ -21,7 +21,8 @@ def ready(rows: Any, data: str, settings: Mapping[str, Any]) -> Any:
     """The rows of a file, standardized if that is wanted."""
     if not settings.get("standardize"):
         return rows
-    from ..core.scaled import Scaled, scaled_dtype, scales_of
+    from ..data.scaling import Scaled, scaled_dtype
+    from ..fit.standardized import scales_of
 
     with opening(data):
         scales = scales_of(rows, None, settings["threads"])
@@ -40,12 +41,12 @@ def within(rows: Any, fits: Sequence[tuple[str, int]], settings: Mapping[str, An
 
 def start(rows: Any, k: int, settings: Mapping[str, Any]) -> Any:
     """Centres for several fits to start from."""
-    from ..core.moments import enter_frame
+    from ..data.statistics import enter_frame
 
     named = {**settings, "names": rows.feature_names}
     model = estimator("exact", k, {**named, "time": None, "extra": {}, "standardize": False})
     with reading_data():
-        opened, given = model._first_look(rows, None)
+        opened, given = model._validate_input(rows, None)
         if given is not None:
             return given
         with opened:

@@ -85,7 +85,7 @@ def ones(
 
 
 @kernel
-def _add(X, i, w, s, sums, masses, squares):
+def _add(X, i, w, s, sums, weight_sums, squares):
     """w more for each bit of row i."""
     r, total = sums.shape[1], np.uint64(0)
     for t in range(X.shape[1]):
@@ -93,7 +93,7 @@ def _add(X, i, w, s, sums, masses, squares):
         total += _ones(word)
         for b in range(min(64, r - 64 * t)):
             sums[s, 64 * t + b] += w if (word >> np.uint64(b)) & np.uint64(1) else 0.0
-    masses[s] += w
+    weight_sums[s] += w
     squares[s] += w * total
 
 
@@ -105,7 +105,7 @@ def add_moves(
     new,  # IN (n) int32
     slots,  # IN (k) int32
     sums,  # ADD (touched, r) float64
-    masses,  # ADD (touched) float64
+    weight_sums,  # ADD (touched) float64
     squares,  # ADD (touched) float64: of w times the bits that are set
     counts,  # ADD (touched) int64: of rows with a positive weight
 ):
@@ -114,10 +114,10 @@ def add_moves(
         if old[i] == new[i]:
             continue
         w = weights[i]
-        _add(X, i, w, slots[new[i]], sums, masses, squares)
+        _add(X, i, w, slots[new[i]], sums, weight_sums, squares)
         counts[slots[new[i]]] += w > 0
         if old[i] >= 0:
-            _add(X, i, -w, slots[old[i]], sums, masses, squares)
+            _add(X, i, -w, slots[old[i]], sums, weight_sums, squares)
             counts[slots[old[i]]] -= w > 0
 
 

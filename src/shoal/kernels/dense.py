@@ -220,7 +220,7 @@ def add_moves(
     new,  # IN (n) int32
     slots,  # IN (k) int32
     sums,  # ADD (touched, d) float64
-    masses,  # ADD (touched) float64
+    weight_sums,  # ADD (touched) float64
     squares,  # ADD (touched) float64: of w |x|^2
     counts,  # ADD (touched) int64: of rows with a positive weight
 ):
@@ -234,14 +234,14 @@ def add_moves(
         for t in range(d):
             into[t] += w * X[i, t]
         square = w * _norm2(X, i, d)
-        masses[slots[new[i]]] += w
+        weight_sums[slots[new[i]]] += w
         squares[slots[new[i]]] += square
         counts[slots[new[i]]] += w > 0
         if old[i] >= 0:
             out_of = sums[slots[old[i]]]
             for t in range(d):
                 out_of[t] -= w * X[i, t]
-            masses[slots[old[i]]] -= w
+            weight_sums[slots[old[i]]] -= w
             squares[slots[old[i]]] -= square
             counts[slots[old[i]]] -= w > 0
 

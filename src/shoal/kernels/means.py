@@ -9,7 +9,7 @@ from . import fast_kernel
 def move_to_means(
     C,  # IN (k, d): the centres
     sums,  # IN (k, d) float64: of their rows
-    masses,  # IN (k) float64
+    weight_sums,  # IN (k) float64
     filled,  # IN (k) bool: a cluster without rows keeps its centre
     unit,  # IN are centres directions?
     out,  # OUT (k, d): the means, or their directions
@@ -26,7 +26,7 @@ def move_to_means(
             norm2 += c * c
             square += sums[j, t] * sums[j, t]
         dots[j], norms2[j], moves2[j] = dot, norm2, 0.0
-        divisor = np.sqrt(square) if unit else masses[j]
+        divisor = np.sqrt(square) if unit else weight_sums[j]
         if not filled[j] or (unit and square == 0.0):
             out[j] = C[j]
             continue

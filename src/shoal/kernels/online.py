@@ -14,12 +14,12 @@ NOWHERE = 1e-7  # a mean of directions this short has none: its square is what r
 
 
 @kernel
-def _pull(w, rate, masses, j):
+def _pull(w, rate, weight_sums, j):
     """The share a of the way for a row of weight w: that of w rows, one after the other. (The nearest centre stays it.)"""
     if rate > 0.0:
         return -np.expm1(w * np.log1p(-rate))
-    masses[j] += w
-    return w / masses[j]
+    weight_sums[j] += w
+    return w / weight_sums[j]
 
 
 @fast_kernel
@@ -64,7 +64,7 @@ def follow_dense(
     rate,  # IN the learning rate, or 0 for running means
     unit,  # IN are centres directions?
     C,  # ADD (k, d) float64
-    masses,  # ADD (k) float64
+    weight_sums,  # ADD (k) float64
     lengths,  # ADD (k) float64
     paths,  # ADD (k) float64: no less than how far the centres are from where they were
     labels,  # OUT (m) int32
@@ -93,7 +93,7 @@ def follow_dense(
         labels[i] = label
         distances[i] = best
         if weights[i] > 0.0:
-            a = _pull(weights[i], rate, masses, label)
+            a = _pull(weights[i], rate, weight_sums, label)
             paths[label] += _move_dense(X, i, a, best, rate, unit, C, lengths, label)
     return computed
 
@@ -104,7 +104,7 @@ def merge_means(
     weights,  # IN (k) float64: of these rows
     unit,  # IN are centres directions?
     C,  # ADD (k, d) float64
-    masses,  # ADD (k) float64
+    weight_sums,  # ADD (k) float64
     lengths,  # ADD (k) float64
 ):
     """Centres become the means of the rows so far and of the batch. Returns the sum of their squared moves."""
@@ -112,9 +112,9 @@ def merge_means(
     for j in range(C.shape[0]):
         if weights[j] == 0.0:
             continue
-        a = 1.0 / (masses[j] + weights[j])
-        b = masses[j] * lengths[j] * a
-        masses[j] += weights[j]
+        a = 1.0 / (weight_sums[j] + weights[j])
+        b = weight_sums[j] * lengths[j] * a
+        weight_sums[j] += weights[j]
         if unit:
             square = 0.0
             for t in range(C.shape[1]):
@@ -169,14 +169,14 @@ def _nearest_sparse(data, indices, first, last, U, scales, squares, near, covere
 
 
 @fast_kernel
-def _move_sparse(data, indices, first, last, w, rate, unit, U, scales, squares, masses, lengths, j):
+def _move_sparse(data, indices, first, last, w, rate, unit, U, scales, squares, weight_sums, lengths, j):
     """The row pulls centre j. Returns the shares of the old centre and of the row in the new one, and |x|^2."""
     norm2 = dot = 0.0
     for p in range(first, last):
         x = np.float64(data[p])
         norm2 += x * x
         dot += x * U[indices[p], j]
-    a = _pull(w, rate, masses, j)
+    a = _pull(w, rate, weight_sums, j)
     b = (1.0 - a) * lengths[j]
     square = b * b * squares[j] + 2 * a * b * dot * scales[j] + a * a * norm2
     if unit:
@@ -209,7 +209,7 @@ def follow_sparse(
     U,  # ADD (d, k) float64: centres divided by their scales
     scales,  # ADD (k) float64
     squares,  # ADD (k) float64: |c|^2
-    masses,  # ADD (k) float64
+    weight_sums,  # ADD (k) float64
     lengths,  # ADD (k) float64
     labels,  # OUT (m) int32
     distances,  # OUT (m) float64: squared, of the row from its centre before that moves
@@ -222,7 +222,7 @@ def follow_sparse(
         labels[i] = j
         distances[i] = near[j]
         if weights[i] > 0.0:
-            _move_sparse(data, indices, first, last, weights[i], rate, unit, U, scales, squares, masses, lengths, j)
+            _move_sparse(data, indices, first, last, weights[i], rate, unit, U, scales, squares, weight_sums, lengths, j)
 
 
 @fast_kernel
@@ -256,7 +256,7 @@ def move_sparse(
     U,  # ADD (d, k) float64
     scales,  # ADD (k) float64
     squares,  # ADD (k) float64
-    masses,  # ADD (k) float64
+    weight_sums,  # ADD (k) float64
     lengths,  # ADD (k) float64
     products,  # ADD (k) float64: of the centres with what they were
 ):
@@ -265,6 +265,6 @@ def move_sparse(
         if weights[i] > 0.0:
             j, first, last = labels[i], indptr[i], indptr[i + 1]
             b, a, norm2 = _move_sparse(
-                data, indices, first, last, weights[i], 0.0, unit, U, scales, squares, masses, lengths, j
+                data, indices, first, last, weights[i], 0.0, unit, U, scales, squares, weight_sums, lengths, j
             )
             products[j] = b * products[j] + a * (norm2 + before[j] - distances[i]) / 2

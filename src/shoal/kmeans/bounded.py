@@ -21,13 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.blocks import Block, Centers, slack_of
-from ..core.deadline import pieces
-from ..core.grouping import all_half_distances, gaps, group_centers
-from ..core.partition import Found, Partition, label_all, unsettled
-from ..core.rows import Rows
-from ..core.types import Array
+from ..data.blocks import Block, Centers, slack_of
+from ..data.cancellation import pieces
+from ..data.rows import Rows
+from ..data.types import Array
+from ..fit.partition import Partition, StepStats, label_all, sums_need_recompute
 from ..kernels import DOWN, TINY, UP, choice
+from .center_groups import all_half_distances, gaps, group_centers
 
 SCORES_AT_ONCE = 1 << 20
 BOUNDS_AT_ONCE = 1 << 18  # numbers of rows that are updated or compared together, and of which there are several copies then
@@ -65,7 +65,7 @@ class Bounds(NamedTuple):
         return self._replace(upper=upper, lower=lower)
 
 
-class Plan(NamedTuple):
+class BoundedPlan(NamedTuple):
     """What a block needs to know about the centres in this step."""
 
     algorithm: str
@@ -93,7 +93,7 @@ def arrange(algorithm: str, n: int, centers: Array) -> Bounds:
     return Bounds(centers, np.full(n, np.inf, np.float32), lower, order, tiles, groups)
 
 
-def open_tiles(plan: Plan, labels: Array, upper: Array, lower: Array) -> Array:
+def open_tiles(plan: BoundedPlan, labels: Array, upper: Array, lower: Array) -> Array:
     """(rows, tiles): what each row must look at. `labels` are places in the bounds' order."""
     b, u = plan.bounds, upper[:, None]
     if plan.algorithm == "elkan":
@@ -108,8 +108,8 @@ def open_tiles(plan: Plan, labels: Array, upper: Array, lower: Array) -> Array:
 
 
 def assign_block(
-    block: Block, labels: Array, upper: Array, lower: Array, old: Array, weights: Array, plan: Plan, anew: bool
-) -> Found:
+    block: Block, labels: Array, upper: Array, lower: Array, old: Array, weights: Array, plan: BoundedPlan, recompute: bool
+) -> StepStats:
     """One block's share of a step."""
     b, k = plan.bounds, len(plan.drift)
     place = np.empty(k, np.int32)
@@ -140,15 +140,15 @@ def assign_block(
             computed += _look(block, open_rows[s], slice(b.tiles[t], b.tiles[t + 1]), plan, group_of, mine, best, lower)
     upper[rows] = up(np.sqrt(best[rows]))
     labels[:] = b.order[mine]
-    return Found(block.moves(weights, old, labels, k, anew), int(need.any(axis=1).sum()), computed)
+    return StepStats(block.moves(weights, old, labels, k, recompute), int(need.any(axis=1).sum()), computed)
 
 
-def _rows_at_once(plan: Plan) -> int:
+def _rows_at_once(plan: BoundedPlan) -> int:
     """Of how many rows the bounds, and the distances of their centres from all others, are handled together."""
     return max(1, BOUNDS_AT_ONCE // int(max(plan.half.shape[1], plan.bounds.lower.shape[1])))
 
 
-def _reset_bounds(plan: Plan, mine: Array, upper: Array, lower: Array, rows: Array, need: Array) -> None:
+def _reset_bounds(plan: BoundedPlan, mine: Array, upper: Array, lower: Array, rows: Array, need: Array) -> None:
     """Bounds of what is about to be looked at start from nothing; Exponion knows that the rest is beyond its ball."""
     b = plan.bounds
     if lower.shape[1] == 1:
@@ -161,7 +161,9 @@ def _reset_bounds(plan: Plan, mine: Array, upper: Array, lower: Array, rows: Arr
         lower[np.ix_(rows[need[:, t]], np.arange(first, last))] = np.inf
 
 
-def _look(block: Block, rows: Array, tile: slice, plan: Plan, group_of: Array, mine: Array, best: Array, lower: Array) -> int:
+def _look(
+    block: Block, rows: Array, tile: slice, plan: BoundedPlan, group_of: Array, mine: Array, best: Array, lower: Array
+) -> int:
     """Rows against one tile of centres: a GEMM, then distances for what it leaves open."""
     part = block.take(rows)
     norms2 = part.squared_norms()
@@ -185,7 +187,7 @@ def _look(block: Block, rows: Array, tile: slice, plan: Plan, group_of: Array, m
     return int(bounds.size + len(hits))
 
 
-def assign(rows: Rows, state: Partition, algorithm: str) -> tuple[Iterable[Found], Bounds]:
+def assign(rows: Rows, state: Partition, algorithm: str) -> tuple[Iterable[StepStats], Bounds]:
     """The rows that can't be sure, against the centres they can't rule out."""
     b: Bounds | None = state.bounds
     if b is None:
@@ -194,6 +196,6 @@ def assign(rows: Rows, state: Partition, algorithm: str) -> tuple[Iterable[Found
     drift = np.linalg.norm(C.astype(np.float64) - b.anchor[b.order], axis=1)
     half = all_half_distances(C) if algorithm in PAIRWISE else np.empty((len(C), 0))
     gap = half.min(axis=1) if half.size else gaps(C)
-    plan = Plan(algorithm, rows.prepare(C), b, drift, half, gap)
+    plan = BoundedPlan(algorithm, rows.prepare(C), b, drift, half, gap)
     per_row = (state.labels, b.upper, b.lower, state.labels.copy(), rows.weights)
-    return rows.shares(assign_block, plan, unsettled(state), per_row=per_row), b._replace(anchor=state.centers)
+    return rows.map_blocks(assign_block, plan, sums_need_recompute(state), per_row=per_row), b._replace(anchor=state.centers)

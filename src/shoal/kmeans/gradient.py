@@ -17,20 +17,21 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..core import running
-from ..core.estimator import NEAR
-from ..core.fitting import CenterMover, Method
-from ..core.moments import Moments
-from ..core.parameters import keep
-from ..core.partition import Info
-from ..core.rows import Rows
-from ..core.seeding import generator
-from ..core.shuffle import keys_of, shuffled
-from ..core.types import Array
-from .auto import assign_once
+from ..data.rows import Rows
+from ..data.statistics import Moments
+from ..data.types import Array
+from ..fit import streaming_means as running
+from ..fit.base import BaseCentroidClusterer
+from ..fit.centroid_model import NEAR
+from ..fit.parameters import keep
+from ..fit.partition import PartitionInfo
+from ..fit.random_streams import generator
+from ..fit.shuffle import keys_of, shuffled
+from ..fit.solver import Method
+from .dispatch import assign_once
 
 
-class State(NamedTuple):
+class GradientState(NamedTuple):
     """Everything needed to go on. A step reuses the labels of the state it is given."""
 
     centers: Array  # (k, d) float64
@@ -40,33 +41,33 @@ class State(NamedTuple):
     epochs: int = 0  # so far
 
 
-def batch_step(rows: Rows, state: State, cap: bool) -> tuple[State, Info]:
+def batch_step(rows: Rows, state: GradientState, cap: bool) -> tuple[GradientState, PartitionInfo]:
     """Equation 3. Capped, no cluster goes beyond its mean; where no eps_0 is given, the largest first goes right there."""
     C, t = state.centers, state.epochs + 1
-    served = running.serve(rows, C, state.labels)
-    most = 1 / float(served.masses.max())
+    served = running.assign_and_sum(rows, C, state.labels)
+    most = 1 / float(served.weight_sums.max())
     rate = state.rate or most
     eps = min(rate / t, most) if cap else rate / t
-    new = C + eps * (served.sums - served.masses[:, None] * C)
+    new = C + eps * (served.sums - served.weight_sums[:, None] * C)
     if rows.frame.unit:
         new, _ = running.directions(new, C)
     shift = float(((new - C) ** 2).sum())
-    info = Info(served.energy, shift, len(rows), len(rows) * len(C), served.reassigned)
+    info = PartitionInfo(served.energy, shift, len(rows), len(rows) * len(C), served.reassigned)
     return state._replace(centers=new, rate=rate, epochs=t), info
 
 
-def online_step(rows: Rows, state: State, ids: Array, unit: float = 1.0) -> tuple[State, Info]:
+def online_step(rows: Rows, state: GradientState, ids: Array, unit: float = 1.0) -> tuple[GradientState, PartitionInfo]:
     """Equation 4, for the rows in the order named. Energy is of each row by the centres as it met them."""
     t = state.epochs + 1
-    means = running.begin(rows, state.centers)
+    means = running.initial_means(rows, state.centers)
     counted = copy(rows)
     counted.weights = rows.weights / unit
-    epoch = running.pass_by(counted, means, ids, state.labels, state.rate / t)
-    info = Info(unit * epoch.energy, epoch.shift, len(ids), len(ids) * len(means.masses), epoch.reassigned)
+    epoch = running.run_epoch(counted, means, ids, state.labels, state.rate / t)
+    info = PartitionInfo(unit * epoch.energy, epoch.shift, len(ids), len(ids) * len(means.weight_sums), epoch.reassigned)
     return state._replace(centers=means.centers, epochs=t), info
 
 
-class GradientKMeans(CenterMover):
+class GradientKMeans(BaseCentroidClusterer):
     """K-means by gradient descent, batch or online: slower than `KMeans` and `OnlineKMeans`, and here to show by how much.
 
     Parameters
@@ -98,7 +99,7 @@ class GradientKMeans(CenterMover):
 
     _center_arrays = (7, 3)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **CenterMover._parameter_constraints,
+        **BaseCentroidClusterer._parameter_constraints,
         "mode": [StrOptions({"batch", "online"})],
         "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
     }
@@ -131,7 +132,7 @@ class GradientKMeans(CenterMover):
             )
 
     @property
-    def _not_far(self) -> str:
+    def _not_distributable_because(self) -> str:
         return "each row moves a centre before the next one looks: take mode='batch'" if self.mode == "online" else ""
 
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
@@ -143,7 +144,7 @@ class GradientKMeans(CenterMover):
         rate = self.learning_rate or (min(1.0, unit * self.n_clusters / float(rows.weights.sum())) if online else 0.0)
         tol = self.tol * moments.variance
 
-        def advance(state: State) -> tuple[State, Info]:
+        def advance(state: GradientState) -> tuple[GradientState, PartitionInfo]:
             if keys is None:
                 new, info = batch_step(rows, state, cap=self.learning_rate is None)
             else:
@@ -157,7 +158,7 @@ class GradientKMeans(CenterMover):
             return new, info
 
         return Method(
-            begin=lambda C, start: State(C.astype(np.float64), np.full(len(rows), -1, np.int32), start, rate),
+            begin=lambda C, start: GradientState(C.astype(np.float64), np.full(len(rows), -1, np.int32), start, rate),
             step=advance,
             done=lambda state, info: info.shift <= tol,
             assign=assign_once,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..core.partition import Found, Partition, label_all
-from ..core.rows import Rows
+from ..data.rows import Rows
+from ..fit.partition import Partition, StepStats, label_all
 
 
-def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], None]:
+def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], None]:
     """All rows, all centres, nothing to remember."""
     return label_all(rows, state), None

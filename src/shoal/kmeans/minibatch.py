@@ -17,20 +17,22 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from ..core import running
-from ..core.fitting import CenterMover, Method
-from ..core.moments import Moments
-from ..core.parameters import Count, keep
-from ..core.partition import Partition
-from ..core.rows import Frame, Rows
-from ..core.running import Means
-from ..core.seeding import generator
-from ..core.streaming import StreamMover
-from ..core.types import Array
-from .auto import assign_once
+from ..data.frame import Frame
+from ..data.rows import Rows
+from ..data.statistics import Moments
+from ..data.types import Array
+from ..fit import streaming_means as running
+from ..fit.base import BaseCentroidClusterer
+from ..fit.parameters import Count, keep
+from ..fit.partition import Partition
+from ..fit.random_streams import generator
+from ..fit.solver import Method
+from ..fit.streaming import BaseStreamingClusterer
+from ..fit.streaming_means import Means
+from .dispatch import assign_once
 
 
-class State(NamedTuple):
+class MiniBatchState(NamedTuple):
     """Everything needed to go on. A step reuses the means of the state it is given."""
 
     means: Means
@@ -47,7 +49,7 @@ class State(NamedTuple):
         return self.means.centers
 
 
-class Info(NamedTuple):
+class MiniBatchInfo(NamedTuple):
     """What one step learned."""
 
     energy: float  # of the batch, by the centres that came in, scaled up to all rows
@@ -66,7 +68,9 @@ def draw(n: int, size: int, seed: int, start: int, batch: int) -> Array:
     return np.sort(rng.choice(n, size, replace=False, shuffle=False))
 
 
-def step(batch: Rows, state: State, mass: float, epoch: float, radius: float | None) -> tuple[State, Info]:
+def step(
+    batch: Rows, state: MiniBatchState, mass: float, epoch: float, radius: float | None
+) -> tuple[MiniBatchState, MiniBatchInfo]:
     """One batch of rows that weigh `mass` in all and make `epoch` batches."""
     energy, shift = take_in(batch, state.means, radius)
     energy *= mass / float(batch.weights.sum())
@@ -78,15 +82,15 @@ def step(batch: Rows, state: State, mass: float, epoch: float, radius: float | N
     better = smooth < state.least or t <= epoch / 2  # before that it is no average of so many batches
     state = state._replace(batches=t, smooth=smooth, idle=0 if better else state.idle + 1)
     new = state._replace(least=smooth) if better else state
-    return new, Info(energy, shift, len(batch), len(batch) * len(state.means.masses))
+    return new, MiniBatchInfo(energy, shift, len(batch), len(batch) * len(state.means.weight_sums))
 
 
 def take_in(batch: Rows, means: Means, radius: float | None) -> tuple[float, float]:
     """Let a batch move the means, and pull them back into the ball. Returns energy and shift."""
     if radius is None:
-        return means.absorb(batch)
+        return means.update_batch(batch)
     before = means.centers.copy()
-    energy, _ = means.absorb(batch)
+    energy, _ = means.update_batch(batch)
     C = into_ball(means.centers, radius, batch.frame)
     means.put(C)
     return energy, float(((C - before) ** 2).sum())
@@ -112,7 +116,7 @@ def project(v: Array, radius: float) -> Array:
         left = more
 
 
-class MiniBatchKMeans(StreamMover):
+class MiniBatchKMeans(BaseStreamingClusterer):
     """Mini-batch k-means: running means over random batches of rows. Near to `KMeans` in a fraction of its time.
 
     Parameters
@@ -156,7 +160,7 @@ class MiniBatchKMeans(StreamMover):
 
     _center_arrays = (7, 3)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **CenterMover._parameter_constraints,
+        **BaseCentroidClusterer._parameter_constraints,
         "batch_size": [Count()],
         "max_no_improvement": [Count(), None],
         "l1_radius": [Interval(Real, 0, None, closed="neither"), None],
@@ -203,22 +207,22 @@ class MiniBatchKMeans(StreamMover):
         def batches(start: int) -> Callable[[int], Rows]:
             return rows.batches(partial(ids_of, start), self.n_clusters)
 
-        def advance(state: State) -> tuple[State, Info]:
+        def advance(state: MiniBatchState) -> tuple[MiniBatchState, MiniBatchInfo]:
             batch = batches(state.start)(state.batches + 1) if size < n else rows
             return step(batch, state, mass, max(n / size, 1), self.l1_radius)
 
         return Method(
-            begin=lambda centers, start: State(running.begin(rows, centers), start, centers),
+            begin=lambda centers, start: MiniBatchState(running.initial_means(rows, centers), start, centers),
             step=advance,
             done=lambda state, info: state.drift <= tol or (patience is not None and state.idle >= patience),
             assign=assign_once,
-            info=Info,
+            info=MiniBatchInfo,
         )
 
     def _take_in(self, rows: Rows, means: Means) -> None:
         for a in range(0, len(rows), self.batch_size):
             ids = np.arange(a, min(a + self.batch_size, len(rows)))
-            take_in(rows.pick(ids, self.n_clusters), means, self.l1_radius)
+            take_in(rows.subset(ids, self.n_clusters), means, self.l1_radius)
 
     def _as_published(self, rows: Rows, state: Partition) -> Partition:
         if self.l1_radius is not None:  # a row that an empty cluster was given may have moved its centre out

@@ -18,21 +18,22 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from ..core import partition
-from ..core.blocks import Block, Centers, rounding
-from ..core.checks import check_weights
-from ..core.deadline import pieces
-from ..core.driver import Limits, Outcome
-from ..core.engine import lazily
-from ..core.estimate import labelling_seconds
-from ..core.estimator import near_block
-from ..core.fitting import CenterMover, Method
-from ..core.moments import Moments
-from ..core.parameters import keep
-from ..core.rows import Rows
-from ..core.schema import Number, Spec
-from ..core.types import Array
-from .auto import assign_once
+from ..data.blocks import Block, Centers, rounding
+from ..data.cancellation import pieces
+from ..data.rows import Rows
+from ..data.statistics import Moments
+from ..data.types import Array
+from ..data.validation import check_weights
+from ..execution.engine import lazy_on_dask
+from ..execution.time_estimate import labelling_seconds
+from ..fit import partition
+from ..fit.base import BaseCentroidClusterer
+from ..fit.centroid_model import near_block
+from ..fit.loop import Limits, RunResult
+from ..fit.parameters import keep
+from ..fit.schema import Number, Spec
+from ..fit.solver import Method
+from .dispatch import assign_once
 
 FLOAT = np.dtype(np.float64)  # what probabilities are computed in, whatever the rows are
 AT_ONCE = 1 << 18  # probabilities at a time: they should stay in the cache
@@ -74,12 +75,12 @@ class Soft(NamedTuple):
         return np.asarray(self.others - bell.over(self.nearest) + bell.height(self.parts.shape[1], d))
 
 
-class State(NamedTuple):
+class MixtureState(NamedTuple):
     centers: Array  # (k, d) float64
     fit: float = -math.inf  # log-likelihood of the centres before these, but for what is the same for all centres
 
 
-class Info(NamedTuple):
+class MixtureInfo(NamedTuple):
     """What one step learned."""
 
     energy: float  # of the centres that came in: squared distances from the nearest, over all rows
@@ -90,19 +91,19 @@ class Info(NamedTuple):
     distances: int
 
 
-class Share(NamedTuple):
+class MixtureShare(NamedTuple):
     """What rows have to say about the centres."""
 
     sums: Array  # (k, d), or (0, 0) where centres are not to move
-    masses: Array  # (k)
+    weight_sums: Array  # (k)
     energy: float
     others: float
     worst: tuple[float, int]  # the row that is served worst: its squared distance, its number
 
-    def plus(self, other: Share) -> Share:
+    def plus(self, other: MixtureShare) -> MixtureShare:
         """Both. The arrays of this one are reused."""
         np.add(self.sums, other.sums, out=self.sums)
-        np.add(self.masses, other.masses, out=self.masses)
+        np.add(self.weight_sums, other.weight_sums, out=self.weight_sums)
         worst = max(self.worst, other.worst, key=lambda pair: pair[0])
         return self._replace(energy=self.energy + other.energy, others=self.others + other.others, worst=worst)
 
@@ -137,11 +138,11 @@ def _pieces(block: Block, centers: Centers, bell: Bell) -> Iterator[tuple[slice,
         yield here, part, soften(part, centers, bell)
 
 
-def _nothing(C: Array, move: bool) -> Share:
-    return Share(np.zeros(C.shape if move else (0, 0)), np.zeros(len(C)), 0.0, 0.0, (0.0, 0))
+def _nothing(C: Array, move: bool) -> MixtureShare:
+    return MixtureShare(np.zeros(C.shape if move else (0, 0)), np.zeros(len(C)), 0.0, 0.0, (0.0, 0))
 
 
-def _weigh_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers, bell: Bell, move: bool) -> Share:
+def _weigh_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers, bell: Bell, move: bool) -> MixtureShare:
     """One block's share of a step, or of the likelihood alone: sums take half of the time, and more for sparse rows."""
     share = _nothing(centers.C, move)
     for here, part, soft in _pieces(rows.convert(raw, FLOAT), centers, bell):
@@ -151,7 +152,9 @@ def _weigh_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Cent
         far = np.where(w > 0, soft.nearest, 0)
         at = int(far.argmax())
         sums = R.T @ X if move else share.sums
-        mine = Share(sums, R.sum(axis=0), float(w @ far), float(w @ soft.others), (float(far[at]), start + here.start + at))
+        mine = MixtureShare(
+            sums, R.sum(axis=0), float(w @ far), float(w @ soft.others), (float(far[at]), start + here.start + at)
+        )
         share = share.plus(mine)
     return share
 
@@ -166,39 +169,39 @@ def _density_block(start: int, raw: Any, out: Array, rows: Rows, centers: Center
         out[here] = soft.log_density(bell, rows.d)
 
 
-def weigh(rows: Rows, C: Array, bell: Bell, move: bool) -> Share:
+def weigh(rows: Rows, C: Array, bell: Bell, move: bool) -> MixtureShare:
     """What all rows have to say about the centres."""
     share = _nothing(C, move)
-    for block in rows.raw_shares(_weigh_block, rows, rows.prepare(C), bell, move, per_row=(rows.weights,)):
+    for block in rows.map_raw_blocks(_weigh_block, rows, rows.prepare(C), bell, move, per_row=(rows.weights,)):
         share = share.plus(block)
     return share
 
 
-def log_likelihood(share: Share, bell: Bell, k: int, d: int) -> float:
+def log_likelihood(share: MixtureShare, bell: Bell, k: int, d: int) -> float:
     """Of the rows that a share is of."""
-    return share.others - float(bell.over(share.energy)) + float(share.masses.sum()) * bell.height(k, d)
+    return share.others - float(bell.over(share.energy)) + float(share.weight_sums.sum()) * bell.height(k, d)
 
 
-def step(rows: Rows, state: State, bell: Bell) -> tuple[State, Info]:
+def step(rows: Rows, state: MixtureState, bell: Bell) -> tuple[MixtureState, MixtureInfo]:
     """One round of EM: how likely does each row belong to each centre; and each centre to the mean of what is its own."""
     C = state.centers
     k, d = C.shape
     share = weigh(rows, C, bell, move=True)
-    mass = float(share.masses.sum())
-    own = share.masses > LOST * mass
-    means = np.divide(share.sums, share.masses[:, None], out=C.copy(), where=own[:, None])
+    mass = float(share.weight_sums.sum())
+    own = share.weight_sums > LOST * mass
+    means = np.divide(share.sums, share.weight_sums[:, None], out=C.copy(), where=own[:, None])
     far, row = share.worst
     if far > 0 and not own.all():
         means[np.argmin(own)] = rows.take(np.array([row]))[0]
     fit = share.others - float(bell.over(share.energy))
     gain = (fit - state.fit) / mass
-    info = Info(
+    info = MixtureInfo(
         share.energy, log_likelihood(share, bell, k, d), gain, float(((means - C) ** 2).sum()), len(rows), len(rows) * k
     )
-    return State(means, fit), info
+    return MixtureState(means, fit), info
 
 
-class SphericalMixture(CenterMover):
+class SphericalMixture(BaseCentroidClusterer):
     """Soft k-means: a mixture of Gaussians of equal weight and one fixed variance, of which only the centres are learned.
 
     Each row belongs to every centre with some probability (`predict_proba`); EM moves the centres to where the rows are
@@ -249,7 +252,7 @@ class SphericalMixture(CenterMover):
     _center_arrays = (6, 3)
     _dense_shares = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{name: rule for name, rule in CenterMover._parameter_constraints.items() if name != "metric"},
+        **{name: rule for name, rule in BaseCentroidClusterer._parameter_constraints.items() if name != "metric"},
         "variance": [Interval(Real, 0, None, closed="neither")],
     }
 
@@ -280,15 +283,15 @@ class SphericalMixture(CenterMover):
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         bell = self._bell(rows)
         return Method(
-            begin=lambda centers, start: State(centers.astype(FLOAT)),
+            begin=lambda centers, start: MixtureState(centers.astype(FLOAT)),
             step=lambda state: step(rows, state, bell),
             done=lambda state, info: info.gain <= self.tol or info.shift == 0,
             assign=assign_once,
-            info=Info,
+            info=MixtureInfo,
         )
 
-    def _evaluate(self, rows: Rows, outcome: Outcome, method: Method) -> tuple[Outcome, float]:
-        return self._settle(rows, outcome, method, Limits(1), [])
+    def _evaluate(self, rows: Rows, outcome: RunResult, method: Method) -> tuple[RunResult, float]:
+        return self._finalize(rows, outcome, method, Limits(1), [])
 
     def _fitted_schema(self) -> dict[str, Spec]:
         return {**super()._fitted_schema(), "log_likelihood_": Number(finite=False)}
@@ -303,21 +306,21 @@ class SphericalMixture(CenterMover):
 
         return super()._ending_seconds(rows) + labelling_seconds(rows, self.n_clusters, likelihood)
 
-    def _settle(
-        self, rows: Rows, outcome: Outcome, method: Method, limits: Limits, skipped: list[str]
-    ) -> tuple[Outcome, float]:
+    def _finalize(
+        self, rows: Rows, outcome: RunResult, method: Method, limits: Limits, skipped: list[str]
+    ) -> tuple[RunResult, float]:
         """Labels, energy and likelihood of the centres as they will be published. Those that have met are not parted."""
         if not outcome.history:
             skipped.append("no step over the rows was completed")
-        state = self._as_published(rows, partition.begin(rows, outcome.state.centers))
+        state = self._as_published(rows, partition.initial_partition(rows, outcome.state.centers))
         state = partition.label(rows, state, method.assign)
         k, d = state.centers.shape
         share = weigh(rows, state.centers.astype(FLOAT), self._bell(rows), move=False)
-        info = Info(share.energy, log_likelihood(share, self._bell(rows), k, d), 0.0, 0.0, len(rows), len(rows) * k)
+        info = MixtureInfo(share.energy, log_likelihood(share, self._bell(rows), k, d), 0.0, 0.0, len(rows), len(rows) * k)
         return outcome._replace(state=state, info=info), -info.log_likelihood
 
-    def _publish(self, rows: Rows, outcome: Outcome, loss: float) -> None:
-        super()._publish(rows, outcome, outcome.info.energy)
+    def _set_fitted_attributes(self, rows: Rows, outcome: RunResult, loss: float) -> None:
+        super()._set_fitted_attributes(rows, outcome, outcome.info.energy)
         self.log_likelihood_ = -loss
 
     def _why_few(self, found: int, rows: Rows) -> str:
@@ -331,11 +334,11 @@ class SphericalMixture(CenterMover):
         """Filled in by what the function has to say of each row, in float64."""
         rows.dtype, centers = FLOAT, rows.prepare(centers.C.astype(FLOAT))
         with rows:
-            for _ in rows.raw_shares(fn, rows, centers, self._bell(rows), per_row=(out,)):
+            for _ in rows.map_raw_blocks(fn, rows, centers, self._bell(rows), per_row=(out,)):
                 pass
         return out
 
-    @lazily
+    @lazy_on_dask
     def predict_proba(self, X: Any) -> Array:
         """How likely each row belongs to each centre.
 
@@ -352,7 +355,7 @@ class SphericalMixture(CenterMover):
         rows, centers = self._rows(X)
         return self._ask(_parts_block, rows, centers, np.empty((len(rows), len(centers.C)), rows.dtype))
 
-    @lazily
+    @lazy_on_dask
     def score_samples(self, X: Any) -> Array:
         """The log-likelihood of each row under the model.
 

@@ -22,20 +22,21 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import partition
-from ..core.blocks import Block, Centers
-from ..core.driver import Limits, Outcome
-from ..core.fitting import CenterMover, Method
-from ..core.memory import Workload
-from ..core.moments import Moments
-from ..core.parameters import Count, keep
-from ..core.partition import Assign, Partition
-from ..core.rows import Rows
-from ..core.schema import Choice, History, Number, Spec
-from ..core.seeding import generator
-from ..core.shuffle import Order
-from ..core.types import Array
-from .auto import ending, find, memory
+from ..data.blocks import Block, Centers
+from ..data.rows import Rows
+from ..data.statistics import Moments
+from ..data.types import Array
+from ..execution.memory import Workload
+from ..fit import partition
+from ..fit.base import BaseCentroidClusterer
+from ..fit.loop import Limits, RunResult
+from ..fit.parameters import Count, keep
+from ..fit.partition import Assign, Partition
+from ..fit.random_streams import generator
+from ..fit.schema import Choice, History, Number, Spec
+from ..fit.shuffle import Order
+from ..fit.solver import Method
+from .dispatch import final_assigner, memory, select_algorithm
 
 MARGIN = 3.0  # gains come in leaps: so many times what is expected is told
 LOOKS = 3  # steps on a batch, at least, from which to tell what is left to gain
@@ -50,7 +51,7 @@ WHY = {
 BOUNDS = {"auto": "auto", "none": "lloyd", "one": "hamerly", "groups": "yinyang", "all": "elkan"}
 
 
-class Info(NamedTuple):
+class NestedInfo(NamedTuple):
     """What one step learned."""
 
     energy: float  # of the centres that came in, over the batch, times what the batch is a part of
@@ -62,19 +63,19 @@ class Info(NamedTuple):
     newest: float  # what the rows that joined last cost of that, if all were like them; NaN if nobody looked
 
 
-class State(NamedTuple):
+class NestedState(NamedTuple):
     """Everything needed to go on."""
 
     partition: Partition  # of the batch
     start: int  # which start this is
-    seen: tuple[Info, ...] = ()  # of the steps on batches of this size
+    seen: tuple[NestedInfo, ...] = ()  # of the steps on batches of this size
 
     @property
     def centers(self) -> Array:
         return self.partition.centers
 
 
-class Plan(NamedTuple):
+class NestedPlan(NamedTuple):
     """What stays the same in all steps."""
 
     assign: Assign
@@ -108,13 +109,13 @@ class Batches:
             return self.rows
         if self.part is None or len(self.part) != size:
             self.part = None  # before the next one is made
-            self.part = self.rows.part(self.places(size), self.k)
+            self.part = self.rows.materialize(self.places(size), self.k)
         return self.part
 
 
 def ratios(state: Partition) -> Array:
     """sigma_C(j) / p(j): how unsure each centre is of its place, for each length that it moved; infinite if it did not."""
-    votes = state.masses * (state.counts - 1)
+    votes = state.weight_sums * (state.counts - 1)
     known = (state.moves2 > 0) & (votes > 0)
     out = np.full(len(votes), np.inf)
     out[known] = np.sqrt(np.maximum(state.costs[known], 0) / votes[known] / state.moves2[known])
@@ -126,13 +127,13 @@ def grow(state: Partition, size: int, places: Array) -> Partition:
     labels = np.full(size, -1, np.int32)
     labels[places] = state.labels
     bounds = None if state.bounds is None else state.bounds.spread(size, places)
-    return state._replace(labels=labels, bounds=bounds, restless=state.restless + size - len(places))
+    return state._replace(labels=labels, bounds=bounds, n_reassigned=state.n_reassigned + size - len(places))
 
 
 def newest_energy(rows: Rows, state: Partition) -> float:
     """What the newer half of the batch costs, a unit of weight."""
     new = np.arange(len(rows)) >= len(rows) // 2
-    shares = rows.shares(_newest_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels, new))
+    shares = rows.map_blocks(_newest_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels, new))
     energy, mass = np.sum(list(shares), axis=0)
     return float(energy / mass) if mass else np.nan
 
@@ -142,7 +143,7 @@ def _newest_block(block: Block, weights: Array, labels: Array, new: Array, cente
     return np.array([weights[at] @ block.pair_distances(at, labels[at], centers), weights[at].sum()])
 
 
-def remaining(seen: Sequence[Info], n: int) -> float:
+def remaining(seen: Sequence[NestedInfo], n: int) -> float:
     """Which share of its energy the fit may still lose: what the batch is short of its fixed point, and of all rows.
 
     Gains of a batch fall about as 1 / t^2 in its t-th step, so that t times the last one is to come. A batch of b rows costs
@@ -165,7 +166,7 @@ def remaining(seen: Sequence[Info], n: int) -> float:
     return float("inf") if np.isnan(gap) else float(MARGIN * (tail + gap) / last.energy)
 
 
-def step(batches: Batches, state: Partition, plan: Plan, told_of: int = 0) -> tuple[Partition, Info]:
+def step(batches: Batches, state: Partition, plan: NestedPlan, wrap_read_errors: int = 0) -> tuple[Partition, NestedInfo]:
     """One step on the batch, of which there were so many before, and which may double for the next."""
     n, size = len(batches.rows), len(state.labels)
     rows = batches.first(size)
@@ -173,14 +174,14 @@ def step(batches: Batches, state: Partition, plan: Plan, told_of: int = 0) -> tu
     share = float(rows.weights.sum()) / batches.mass
     looked = plan.watch and plan.first < size < n
     newest = batches.mass * newest_energy(rows, state) if looked else np.nan
-    info = Info(*told._replace(energy=told.energy / share if share else 0.0), size, newest)
-    if size < n and ratios(after).min() > plan.rho and (not plan.watch or told_of >= LOOKS - 1):
+    info = NestedInfo(*told._replace(energy=told.energy / share if share else 0.0), size, newest)
+    if size < n and ratios(after).min() > plan.rho and (not plan.watch or wrap_read_errors >= LOOKS - 1):
         larger = batches.size(2 * size)
         after = grow(after, larger, batches.places(size) if larger == n else np.arange(size))
     return after, info
 
 
-class NestedKMeans(CenterMover):
+class NestedKMeans(BaseCentroidClusterer):
     """k-means on nested mini-batches: a good clustering long before Lloyd's method has one, then its fixed point.
 
     Parameters
@@ -222,7 +223,7 @@ class NestedKMeans(CenterMover):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **CenterMover._parameter_constraints,
+        **BaseCentroidClusterer._parameter_constraints,
         "batch_size": [Count(), StrOptions({"auto"})],
         "rho": [Interval(Real, 0, None, closed="neither")],
         "quality": [Interval(Real, 0, 1, closed="left")],
@@ -256,52 +257,52 @@ class NestedKMeans(CenterMover):
         keep(self, locals())
 
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
-        _, assign = find(rows, self.n_clusters, BOUNDS[self.bounds])
+        _, assign = select_algorithm(rows, self.n_clusters, BOUNDS[self.bounds])
         k, size = self.n_clusters, self.batch_size
         size = max(LEAST, PER_CENTER * k) if isinstance(size, str) else max(size, k)
-        plan = Plan(assign, self.rho, size, watch=self.quality > 0)
+        plan = NestedPlan(assign, self.rho, size, watch=self.quality > 0)
         tol = self.tol * moments.variance
 
         @lru_cache(1)
         def batches(start: int) -> Batches:
             return Batches(rows, k, generator(seed, start, 1))
 
-        def begin(centers: Array, start: int) -> State:
-            return State(partition.begin(batches(start).first(batches(start).size(size)), centers), start)
+        def begin(centers: Array, start: int) -> NestedState:
+            return NestedState(partition.initial_partition(batches(start).first(batches(start).size(size)), centers), start)
 
-        def advance(state: State) -> tuple[State, Info]:
+        def advance(state: NestedState) -> tuple[NestedState, NestedInfo]:
             before = sum(info.batch == len(state.partition.labels) for info in state.seen)
             after, info = step(batches(state.start), state.partition, plan, before)
-            return State(after, state.start, (*(i for i in state.seen if i.batch == info.batch), info)), info
+            return NestedState(after, state.start, (*(i for i in state.seen if i.batch == info.batch), info)), info
 
-        def done(state: State, info: Info) -> bool:
+        def done(state: NestedState, info: NestedInfo) -> bool:
             whole = info.batch == len(rows)
             return (whole and (info.reassigned == 0 or info.shift <= tol)) or remaining(state.seen, len(rows)) < self.quality
 
-        return Method(begin, advance, done, ending(assign), Info)
+        return Method(begin, advance, done, final_assigner(assign), NestedInfo)
 
     def _memory(self, load: Workload) -> dict[str, float]:
         bounds = memory(BOUNDS[self.bounds], load.n, load.d, self.n_clusters, load.wide)
         return {**super()._memory(load), "the batch's places": 2.0 * load.n, **bounds}
 
-    def _settle(
-        self, rows: Rows, outcome: Outcome, method: Method, limits: Limits, skipped: list[str]
-    ) -> tuple[Outcome, float]:
-        return super()._settle(rows, outcome._replace(state=outcome.state.partition), method, limits, skipped)
+    def _finalize(
+        self, rows: Rows, outcome: RunResult, method: Method, limits: Limits, skipped: list[str]
+    ) -> tuple[RunResult, float]:
+        return super()._finalize(rows, outcome._replace(state=outcome.state.partition), method, limits, skipped)
 
     def _fitted_schema(self) -> dict[str, Spec]:
-        own = {"remaining_": Number(finite=False), "history_": History(("step", "seconds", *Info._fields))}
+        own = {"remaining_": Number(finite=False), "history_": History(("step", "seconds", *NestedInfo._fields))}
         return {**super()._fitted_schema(), **own, "stop_reason_": Choice(tuple(WHY))}
 
     def _could_have_left(self, trials: Any, rows: Rows, method: Method, starts: int) -> bool:
         if not super()._could_have_left(trials, rows, method, starts):
             return False
-        return all(type(info) is Info for info in getattr(getattr(trials.run, "state", None), "seen", ()))
+        return all(type(info) is NestedInfo for info in getattr(getattr(trials.run, "state", None), "seen", ()))
 
-    def _publish(self, rows: Rows, outcome: Outcome, energy: float) -> None:
-        super()._publish(rows, outcome, energy)
+    def _set_fitted_attributes(self, rows: Rows, outcome: RunResult, energy: float) -> None:
+        super()._set_fitted_attributes(rows, outcome, energy)
         self.remaining_ = left = remaining(
-            [Info(*(record[name] for name in Info._fields)) for record in self.history_], len(rows)
+            [NestedInfo(*(record[name] for name in NestedInfo._fields)) for record in self.history_], len(rows)
         )
         if self.stop_reason_ == "converged" and 0 < left < self.quality:
             self.stop_reason_ = "quality"

@@ -14,22 +14,24 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from ..core import partition, running
-from ..core.fitting import CenterMover, Method
-from ..core.memory import Workload
-from ..core.moments import Moments
-from ..core.parameters import keep
-from ..core.partition import Info, Partition
-from ..core.rows import Rows
-from ..core.running import Means
-from ..core.seeding import generator
-from ..core.shuffle import keys_of, shuffled
-from ..core.streaming import StreamMover
-from ..core.types import Array
-from .auto import ending, find
+from ..data.rows import Rows
+from ..data.statistics import Moments
+from ..data.types import Array
+from ..execution.memory import Workload
+from ..fit import partition
+from ..fit import streaming_means as running
+from ..fit.base import BaseCentroidClusterer
+from ..fit.parameters import keep
+from ..fit.partition import Partition, PartitionInfo
+from ..fit.random_streams import generator
+from ..fit.shuffle import keys_of, shuffled
+from ..fit.solver import Method
+from ..fit.streaming import BaseStreamingClusterer
+from ..fit.streaming_means import Means
+from .dispatch import final_assigner, select_algorithm
 
 
-class State(NamedTuple):
+class OnlineState(NamedTuple):
     """Everything needed to go on. A step reuses the arrays of the state it is given."""
 
     means: Means
@@ -42,18 +44,20 @@ class State(NamedTuple):
         return self.means.centers
 
 
-def begin(rows: Rows, centers: Array, start: int) -> State:
-    return State(running.begin(rows, centers), np.full(len(rows), -1, np.int32), start)
+def begin(rows: Rows, centers: Array, start: int) -> OnlineState:
+    return OnlineState(running.initial_means(rows, centers), np.full(len(rows), -1, np.int32), start)
 
 
-def step(rows: Rows, state: State, ids: Array) -> tuple[State, Info]:
+def step(rows: Rows, state: OnlineState, ids: Array) -> tuple[OnlineState, PartitionInfo]:
     """One epoch: the rows, in the order named. Energy is of each row by the centres as it met them."""
-    epoch = running.pass_by(rows, state.means, ids, state.labels)
-    distances = len(ids) * len(state.means.masses)
-    return state._replace(epochs=state.epochs + 1), Info(epoch.energy, epoch.shift, len(ids), distances, epoch.reassigned)
+    epoch = running.run_epoch(rows, state.means, ids, state.labels)
+    distances = len(ids) * len(state.means.weight_sums)
+    return state._replace(epochs=state.epochs + 1), PartitionInfo(
+        epoch.energy, epoch.shift, len(ids), distances, epoch.reassigned
+    )
 
 
-class OnlineKMeans(StreamMover):
+class OnlineKMeans(BaseStreamingClusterer):
     """Online k-means: every row moves its centre at once. A stream needs no more; for a fit, `then="batch"` ends it well.
 
     Parameters
@@ -88,10 +92,10 @@ class OnlineKMeans(StreamMover):
     [2.0, 11.0]
     """
 
-    _not_far = "each row moves a centre before the next one looks: take MiniBatchKMeans"
+    _not_distributable_because = "each row moves a centre before the next one looks: take MiniBatchKMeans"
     _center_arrays = (6, 5)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **CenterMover._parameter_constraints,
+        **BaseCentroidClusterer._parameter_constraints,
         "then": [StrOptions({"batch"}), None],
     }
 
@@ -118,24 +122,24 @@ class OnlineKMeans(StreamMover):
 
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         keys, tol = keys_of(rows), self.tol * moments.variance
-        assign = find(rows, self.n_clusters, "auto")[1]
+        assign = select_algorithm(rows, self.n_clusters, "auto")[1]
 
-        def advance(state: Any) -> tuple[Any, Info]:
+        def advance(state: Any) -> tuple[Any, PartitionInfo]:
             if isinstance(state, Partition):
                 return partition.advance(rows, state, assign)
             ids = shuffled(rows, keys, generator(seed, state.start, state.epochs + 1))
             state, info = step(rows, state, ids)
             if self.then == "batch":
                 centers = np.ascontiguousarray(state.centers, rows.dtype)
-                return partition.begin(rows, centers), info
+                return partition.initial_partition(rows, centers), info
             return state, info
 
-        def done(state: Any, info: Info) -> bool:
+        def done(state: Any, info: PartitionInfo) -> bool:
             if self.then == "batch" and state.labels[0] < 0:  # exact steps are still to come
                 return False
             return info.shift <= tol or (self.then == "batch" and info.reassigned == 0)
 
-        return Method(lambda centers, start: begin(rows, centers, start), advance, done, ending(assign))
+        return Method(lambda centers, start: begin(rows, centers, start), advance, done, final_assigner(assign))
 
     def _take_in(self, rows: Rows, means: Means) -> None:
-        running.pass_by(rows, means, np.arange(len(rows)), np.empty(len(rows), np.int32))
+        running.run_epoch(rows, means, np.arange(len(rows)), np.empty(len(rows), np.int32))

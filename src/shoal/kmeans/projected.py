@@ -18,15 +18,15 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances
 
-from ..core import directions
-from ..core.blocks import DenseBlock, rounding
-from ..core.deadline import pieces
-from ..core.directions import SAMPLE, basis_of, head_of
-from ..core.grouping import gaps, group_centers
-from ..core.partition import Found, Partition, unsettled
-from ..core.rows import Rows
-from ..core.types import Array
+from ..data import pca as directions
+from ..data.blocks import DenseBlock, rounding
+from ..data.cancellation import pieces
+from ..data.pca import SAMPLE, basis_of, head_of
+from ..data.rows import Rows
+from ..data.types import Array
+from ..fit.partition import Partition, StepStats, sums_need_recompute
 from ..kernels import TINY, UP, dense
+from .center_groups import gaps, group_centers
 
 IDENTITY = 64  # columns up to which a row is its own head, as are wider ones where heads leave too much open
 COARSE, FINE = (
@@ -99,7 +99,7 @@ class Centres(NamedTuple):
     C: Array  # (k, d)
 
 
-class Plan(NamedTuple):
+class ProjectedPlan(NamedTuple):
     """What a block needs to know in this step."""
 
     lanes: Centres
@@ -107,7 +107,7 @@ class Plan(NamedTuple):
     basis: Array  # (d, fine - 2), or (d, 0)
     moved: tuple[Array, Array, Array]  # drift (k), group drift in units (groups), gap (k)
     per_unit: float
-    anew: bool
+    recompute: bool
 
 
 class Minima(NamedTuple):
@@ -177,8 +177,8 @@ def side_by_side(C: Array, b: Bounds) -> Centres:
 
 
 def assign_block(
-    block: DenseBlock, labels: Array, old: Array, weights: Array, upper: Array, lower: Array, heads: Array, plan: Plan
-) -> Found:
+    block: DenseBlock, labels: Array, old: Array, weights: Array, upper: Array, lower: Array, heads: Array, plan: ProjectedPlan
+) -> StepStats:
     """One block's share of a step. Its first rows tell which way to score suits the others."""
     X, (k, d) = block.X, plan.lanes.C.shape
     width = plan.lanes.coarse.shape[1]
@@ -204,10 +204,10 @@ def assign_block(
         scored += n * k if many else opened * dense.LANES
         many = many or opened * dense.LANES > MANY * n * k
         start += n
-    return Found(block.moves(weights, old, labels, k, plan.anew), visited, computed + scored * width // d)
+    return StepStats(block.moves(weights, old, labels, k, plan.recompute), visited, computed + scored * width // d)
 
 
-def _score_all(heads: Array, precision: tuple[float, float], plan: Plan) -> Minima:
+def _score_all(heads: Array, precision: tuple[float, float], plan: ProjectedPlan) -> Minima:
     """Some rows against all centres, by a GEMM."""
     lanes, width = plan.lanes, plan.flat.shape[1]
     S = np.dot(plan.flat, heads[:, :width].T)
@@ -217,7 +217,7 @@ def _score_all(heads: Array, precision: tuple[float, float], plan: Plan) -> Mini
     return minima
 
 
-def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], Bounds]:
+def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Bounds]:
     """The rows that can't be sure, against the groups they can't rule out. The first step looks at everything."""
     b: Bounds | None = state.bounds
     C = state.centers
@@ -228,6 +228,6 @@ def assign(rows: Rows, state: Partition) -> tuple[Iterable[Found], Bounds]:
     first = state.bounds is None and rows.d <= WHOLE
     lanes = side_by_side(C, b._replace(basis=b.basis[:, :0]) if first else b)
     flat = -2 * lanes.Z[:, : lanes.coarse.shape[1]]
-    plan = Plan(lanes, flat, b.basis, moved, b.per_unit, unsettled(state))
+    plan = ProjectedPlan(lanes, flat, b.basis, moved, b.per_unit, sums_need_recompute(state))
     per_row = (state.labels, state.labels.copy(), rows.weights, b.upper, b.lower, b.heads)
-    return rows.shares(assign_block, plan, per_row=per_row), b._replace(anchor=C)
+    return rows.map_blocks(assign_block, plan, per_row=per_row), b._replace(anchor=C)

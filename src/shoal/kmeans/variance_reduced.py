@@ -22,22 +22,23 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..core import partition
-from ..core.fitting import CenterMover, Method
-from ..core.memory import Workload
-from ..core.moments import Moments
-from ..core.parameters import Count, keep
-from ..core.partition import Assign, Partition
-from ..core.rows import Rows
-from ..core.seeding import draw, generator
-from ..core.types import Array
-from .auto import ending, find
+from ..data.rows import Rows
+from ..data.statistics import Moments
+from ..data.types import Array
+from ..execution.memory import Workload
+from ..fit import partition
+from ..fit.base import BaseCentroidClusterer
+from ..fit.parameters import Count, keep
+from ..fit.partition import Assign, Partition
+from ..fit.random_streams import draw, generator
+from ..fit.solver import Method
+from .dispatch import final_assigner, select_algorithm
 from .projected import Bounds
 
 SPARED = 4  # of so many centres, bounds leave about one to be looked at
 
 
-class State(NamedTuple):
+class VarianceReducedState(NamedTuple):
     """Everything needed to go on."""
 
     partition: Partition  # labels and sums of the last full pass; centres as the picked rows left them
@@ -49,7 +50,7 @@ class State(NamedTuple):
         return self.partition.centers
 
 
-class Info(NamedTuple):
+class VarianceReducedInfo(NamedTuple):
     """What one epoch learned."""
 
     energy: float  # of the centres that came in, over all rows
@@ -60,7 +61,7 @@ class Info(NamedTuple):
     picked: int  # the epoch's size
 
 
-class Plan(NamedTuple):
+class VarianceReducedPlan(NamedTuple):
     """What stays the same in all epochs."""
 
     assign: Assign
@@ -82,7 +83,9 @@ class Walk(NamedTuple):
     changed: int
 
 
-def step(rows: Rows, state: State, plan: Plan) -> tuple[State, Info]:
+def step(
+    rows: Rows, state: VarianceReducedState, plan: VarianceReducedPlan
+) -> tuple[VarianceReducedState, VarianceReducedInfo]:
     """One epoch."""
     came = state.centers
     part, full = partition.advance(rows, state.partition, plan.assign)
@@ -90,11 +93,13 @@ def step(rows: Rows, state: State, plan: Plan) -> tuple[State, Info]:
         part = part._replace(centers=came)
     epoch = state.epoch + 1
     size = min(2**epoch, plan.size) if plan.doubling else plan.size
-    walk = follow(rows, part, plan, picks(rows, size, plan.block, generator(plan.seed, state.start, epoch)))
+    walk = update_sequential(rows, part, plan, picks(rows, size, plan.block, generator(plan.seed, state.start, epoch)))
     shift = float(((walk.centers.astype(np.float64) - came) ** 2).sum())
     looked = full.rows + walk.rows + plan.batch * len(rows)
-    info = Info(full.energy, shift, looked, full.distances + walk.distances, full.reassigned + walk.changed, size)
-    return State(part._replace(centers=walk.centers), state.start, epoch), info
+    info = VarianceReducedInfo(
+        full.energy, shift, looked, full.distances + walk.distances, full.reassigned + walk.changed, size
+    )
+    return VarianceReducedState(part._replace(centers=walk.centers), state.start, epoch), info
 
 
 def picks(rows: Rows, size: int, block: int, rng: np.random.Generator) -> Iterator[Array]:
@@ -104,13 +109,13 @@ def picks(rows: Rows, size: int, block: int, rng: np.random.Generator) -> Iterat
         yield np.sort(ids[a : a + block])
 
 
-def follow(rows: Rows, part: Partition, plan: Plan, blocks: Iterator[Array]) -> Walk:
+def update_sequential(rows: Rows, part: Partition, plan: VarianceReducedPlan, blocks: Iterator[Array]) -> Walk:
     """The steps of an epoch. Cosine follows the means, whose lengths matter, and compares rows with their directions."""
     k = len(part.centers)
     every, ones = np.ones(k, bool), np.ones(k)
     still = part.centers.astype(np.float64)
     if plan.correct:
-        np.divide(part.sums, part.masses[:, None], out=still, where=(part.counts > 0)[:, None])
+        np.divide(part.sums, part.weight_sums[:, None], out=still, where=(part.counts > 0)[:, None])
     gradient = batch_gradient(rows, part, still) if plan.batch else np.zeros((1, 1))
     means, centers = still, part.centers
     looked = distances = changed = 0
@@ -139,9 +144,9 @@ def look(rows: Rows, ids: Array, state: Partition, assign: Assign) -> Any:
     if bounds is not None:
         open_ = bounds.leave_open(ids, state.labels, state.centers)
         ids, state = ids[open_], state._replace(labels=state.labels[open_])
-    some = rows.pick(ids, len(state.centers) if bounds is None else len(state.centers) // SPARED)
+    some = rows.subset(ids, len(state.centers) if bounds is None else len(state.centers) // SPARED)
     some.weights = np.ones(len(ids))  # they were drawn by weight
-    state = state._replace(moved=0, restless=state.restless * len(ids) // len(rows))
+    state = state._replace(moved=0, n_reassigned=state.n_reassigned * len(ids) // len(rows))
     if bounds is None:
         return partition.label_all(some, state)
     return assign(some, state._replace(bounds=bounds.take(ids)))[0]
@@ -149,14 +154,14 @@ def look(rows: Rows, ids: Array, state: Partition, assign: Assign) -> Any:
 
 def batch_gradient(rows: Rows, part: Partition, C: Array) -> Array:
     """c less the mean of its rows, which are read again for it."""
-    sums, masses, squares, counts = (np.zeros_like(a) for a in (part.sums, part.masses, part.squares, part.counts))
+    sums, weight_sums, squares, counts = (np.zeros_like(a) for a in (part.sums, part.weight_sums, part.squares, part.counts))
     for share in partition.keep_labels(rows, part)[0]:
-        share.moves.add_to(sums, masses, squares, counts)
-    means = np.divide(sums, masses[:, None], out=C.copy(), where=(counts > 0)[:, None])
+        share.moves.add_to(sums, weight_sums, squares, counts)
+    means = np.divide(sums, weight_sums[:, None], out=C.copy(), where=(counts > 0)[:, None])
     return np.subtract(C, means, out=means)
 
 
-class VarianceReducedKMeans(CenterMover):
+class VarianceReducedKMeans(BaseCentroidClusterer):
     """K-means by variance-reduced steps: a full pass over the rows, then single ones that tell what has changed since.
 
     Parameters
@@ -195,7 +200,7 @@ class VarianceReducedKMeans(CenterMover):
 
     _center_arrays = (9, 5)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **CenterMover._parameter_constraints,
+        **BaseCentroidClusterer._parameter_constraints,
         "variant": [StrOptions({"vrkm", "vrkm++"})],
         "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
         "epoch_size": [Interval(Real, 0, None, closed="neither"), StrOptions({"doubling"})],
@@ -234,24 +239,24 @@ class VarianceReducedKMeans(CenterMover):
     def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
         if self.variant == "vrkm++" and not self.position_correction:
             raise ValueError("variant='vrkm++' lives on position_correction=True: switch it off for variant='vrkm' only.")
-        assign = find(rows, self.n_clusters, "auto")[1]
+        assign = select_algorithm(rows, self.n_clusters, "auto")[1]
         plan = self._plan(assign, int(np.count_nonzero(rows.weights)), seed)
         tol = self.tol * moments.variance
         return Method(
-            begin=lambda centers, start: State(partition.begin(rows, centers), start, 0),
+            begin=lambda centers, start: VarianceReducedState(partition.initial_partition(rows, centers), start, 0),
             step=lambda state: step(rows, state, plan),
             done=lambda state, info: info.reassigned == 0 or info.shift <= tol,
-            assign=ending(assign),
-            info=Info,
+            assign=final_assigner(assign),
+            info=VarianceReducedInfo,
         )
 
     def _memory(self, load: Workload) -> dict[str, float]:
         return {**super()._memory(load), "rows to pick": 8.0 * load.n}
 
-    def _plan(self, assign: Assign, n: int, seed: int) -> Plan:
+    def _plan(self, assign: Assign, n: int, seed: int) -> VarianceReducedPlan:
         """For n rows that count."""
         eta = min(1.0, (1.0 if self.learning_rate is None else float(self.learning_rate)) * self.n_clusters / n)
         doubling = isinstance(self.epoch_size, str)
         size = 2 * n if isinstance(self.epoch_size, str) else max(1, round(self.epoch_size * n))
         block = self.block_size or max(1024, n // 8)
-        return Plan(assign, eta, size, doubling, block, self.variant == "vrkm", self.position_correction, seed)
+        return VarianceReducedPlan(assign, eta, size, doubling, block, self.variant == "vrkm", self.position_correction, seed)

@@ -16,8 +16,8 @@ from .. import binary
 from ..binary.binary_kmeans import BinaryKMeans
 from ..binary.compressed import LEAST as LEARNED
 from ..binary.compressed import CompressedKMeans
-from ..core.types import Array
-from ..kmeans.exact import KMeans
+from ..data.types import Array
+from ..kmeans.kmeans import KMeans
 from ..metrics import accuracy
 from ..report.draw import Line, picture
 from ..report.words import many

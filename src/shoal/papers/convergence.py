@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core.types import Array
-from ..kmeans.exact import KMeans
+from ..data.types import Array
 from ..kmeans.gradient import GradientKMeans
+from ..kmeans.kmeans import KMeans
 from ..kmeans.mixture import SphericalMixture
 from ..kmeans.online import OnlineKMeans
 from ..metrics import energy
 from ..report.draw import Line
 from ..report.words import many
 from .claims import Check, Claim
-from .curves import first_rows, follow
+from .curves import first_rows, update_sequential
 from .run import Experiment, Finding, Paper, Run
 from .show import chart, grid
 
@@ -129,7 +129,7 @@ def trial(X: Array, seed: int) -> tuple[dict[str, Array], dict[str, float]]:
     }
     curves, ends = {}, {}
     for name, model in models.items():
-        found = [energy(X, C) for C in (start, *follow(model, X, every=True).centers)]
+        found = [energy(X, C) for C in (start, *update_sequential(model, X, every=True).centers)]
         curves[name] = np.array([*found, *[found[-1]] * (EPOCHS + 1 - len(found))])
         further = {**common, "init": model.cluster_centers_, "max_iter": MORE}
         ends[name] = float(KMeans(K, **further).fit(X).inertia_)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.driver import KEEPER, Progress
-from ..core.types import Array
+from ..data.types import Array
+from ..fit.checkpoint import CHECKPOINT_STORE, FitProgress
 from ..metrics import energy
 
 APART = 1.1  # of two looks at a long fit, the later one is so many times as late
@@ -22,7 +22,7 @@ class Trail(NamedTuple):
     steps: Array  # (t)
     centers: list[Array]
 
-    def lean(self) -> Trail:
+    def without_bounds(self) -> Trail:
         """Without the centres: those of sparse rows are wide, and of 20 seeds more than a machine holds."""
         return self._replace(centers=[])
 
@@ -38,10 +38,10 @@ class _Follower:
         self.every, self.apart, self.next = every, apart, 0.0
         self.seen: list[tuple[float, int, Array]] = []
 
-    def resume(self, about: dict[str, Any]) -> Progress | None:
+    def resume(self, about: dict[str, Any]) -> FitProgress | None:
         return None
 
-    def offer(self, progress: Progress) -> None:
+    def offer(self, progress: FitProgress) -> None:
         starts = progress.pages.get("starts")
         if starts is None or not starts.run.history:  # it has not begun to step
             return
@@ -60,14 +60,14 @@ class _Follower:
 
 @contextlib.contextmanager
 def _watched_by(follower: _Follower) -> Iterator[None]:
-    token = KEEPER.set(follower)
+    token = CHECKPOINT_STORE.set(follower)
     try:
         yield
     finally:
-        KEEPER.reset(token)
+        CHECKPOINT_STORE.reset(token)
 
 
-def follow(model: Any, X: Any, every: bool = False, apart: float = APART) -> Trail:
+def update_sequential(model: Any, X: Any, every: bool = False, apart: float = APART) -> Trail:
     """Fit the model and see where its centres were: after every step, or ever more seldom."""
     follower = _Follower(every, apart)
     with _watched_by(follower):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ..core.types import Array
+from ..data.types import Array
 from . import made
 
 HOW_TO_GET = {
@@ -46,8 +46,8 @@ class Unreadable(ValueError):
 
 
 def path_of(name: str, how: str, folder: Path | None = None) -> Path:
-    beside = Path(__file__).resolve().parents[4] / "shared" / "data"
-    path = (folder or Path(os.environ.get("SHOAL_DATA", beside))) / f"{name}.npz"
+    sibling = Path(__file__).resolve().parents[4] / "shared" / "data"
+    path = (folder or Path(os.environ.get("SHOAL_DATA", sibling))) / f"{name}.npz"
     if not path.exists():
         raise Missing(f"{path.name} not found: set SHOAL_DATA to a folder that holds it ({how}).")
     return path

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 from scipy.ndimage import gaussian_filter
 
-from ..core.types import Array
+from ..data.types import Array
 
 FIELDS, SMOOTH, STRENGTH = 64, 4.0, 1.5  # of deformations: how many to combine, how wide, how many pixels
 AT_ONCE = 10_000

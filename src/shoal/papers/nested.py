@@ -15,13 +15,13 @@ import numpy as np
 from sklearn.cluster import MiniBatchKMeans as Peer
 from threadpoolctl import threadpool_limits
 
-from ..core.types import Array
-from ..kmeans.exact import KMeans
+from ..data.types import Array
+from ..kmeans.kmeans import KMeans
 from ..kmeans.minibatch import MiniBatchKMeans
 from ..kmeans.nested import NestedKMeans
 from ..report.draw import Line
 from .claims import Check, Claim
-from .curves import Trail, at, first_rows, follow, over_seeds, soonest
+from .curves import Trail, at, first_rows, over_seeds, soonest, update_sequential
 from .made import deformed
 from .run import Experiment, Finding, Paper, Run
 from .show import averaged, chart, grid
@@ -153,8 +153,8 @@ def one_seed(split: Split, seed: int) -> dict[str, tuple[Trail, Array]]:
     found: dict[str, tuple[Trail, Array]] = {}
     budget: float | None = None
     for name in (LLOYD, YINYANG, NMBATCH, OURS, MBATCH):
-        trail = follow(models(split, seed, budget)[name], split.X)
-        found[name] = trail.lean(), (values := trail.energies(split.test))
+        trail = update_sequential(models(split, seed, budget)[name], split.X)
+        found[name] = trail.without_bounds(), (values := trail.energies(split.test))
         if name == LLOYD:
             budget = 1.2 * float(trail.seconds[-1]) + 0.2
         elif name == NMBATCH:
@@ -223,9 +223,9 @@ def thresholds(run: Run, name: str = "mnist") -> Finding:
     for seed in run.seeds(SEEDS):
         start = first_rows(split.X, split.k, seed)
         common: dict[str, Any] = {"init": start, "random_state": seed, "tol": 0.0, "batch_size": split.batch, "max_iter": 1000}
-        once = follow(KMeans(split.k, init=start, algorithm="lloyd", max_iter=2), split.X).seconds[-1] / 2
+        once = update_sequential(KMeans(split.k, init=start, algorithm="lloyd", max_iter=2), split.X).seconds[-1] / 2
         for (bounds, rho), found in ends.items():
-            trail = follow(NestedKMeans(split.k, rho=rho, bounds=bounds, time_budget=20 * once, **common), split.X)
+            trail = update_sequential(NestedKMeans(split.k, rho=rho, bounds=bounds, time_budget=20 * once, **common), split.X)
             values = at(np.maximum(np.array([2, 10]) * once, trail.seconds[0]), trail.seconds, trail.energies(split.test))
             best = min(best, float(values[-1]))
             found.append(list(values))

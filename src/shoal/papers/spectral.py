@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from ..core.driver import KEEPER, Progress
-from ..core.types import Array
+from ..data.types import Array
+from ..fit.checkpoint import CHECKPOINT_STORE, FitProgress
 from ..metrics import normalized_mutual_info_score
 from ..report.draw import Line
 from ..spectral.exact import ExactSpectral
@@ -184,15 +184,15 @@ class Further:
     """Keeps how far a fit has come, in memory: one of more steps goes on where that of fewer has ended."""
 
     def __init__(self) -> None:
-        self.progress: Progress | None = None
+        self.progress: FitProgress | None = None
 
-    def resume(self, about: dict[str, Any]) -> Progress | None:
+    def resume(self, about: dict[str, Any]) -> FitProgress | None:
         if self.progress is None:
             return None
         pages = {**self.progress.pages, "eigenvectors": self.progress.pages["eigenvectors"]._replace(reason="")}
         return self.progress._replace(pages={name: found for name, found in pages.items() if name != "clusters"})
 
-    def offer(self, progress: Progress) -> None:
+    def offer(self, progress: FitProgress) -> None:
         self.progress = progress
 
     def refuse(self, name: str) -> None:
@@ -204,11 +204,11 @@ class Further:
 
 def fit(model: Any, data: Rows, keeper: Further | None = None) -> Score:
     """NMI is the geometric one: scikit-learn's default when the paper was written."""
-    begun, token = time.perf_counter(), KEEPER.set(keeper)
+    begun, token = time.perf_counter(), CHECKPOINT_STORE.set(keeper)
     try:
         labels = model.fit(data.X).labels_
     finally:
-        KEEPER.reset(token)
+        CHECKPOINT_STORE.reset(token)
     seconds = time.perf_counter() - begun
     nmi = float(normalized_mutual_info_score(data.y, labels, average_method="geometric"))
     flops = float(sum(record.get("flops", 0) for record in model.history_)) + start_cost(model, data.n)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kmeans.exact import KMeans
+from ..kmeans.kmeans import KMeans
 from ..kmeans.minibatch import MiniBatchKMeans
 from ..kmeans.nested import NestedKMeans
 from ..kmeans.online import OnlineKMeans
@@ -19,7 +19,7 @@ from ..metrics import accuracy, normalized_mutual_info_score, purity
 from ..report.draw import Line
 from ..report.words import many
 from .claims import Check, Claim
-from .curves import Trail, at, first_rows, follow, soonest
+from .curves import Trail, at, first_rows, soonest, update_sequential
 from .run import Experiment, Finding, Paper, Run
 from .show import chart, grid
 
@@ -143,8 +143,8 @@ def one_seed(X: Any, k: int, seed: int, apart: float) -> dict[str, tuple[Trail, 
     start, budget, found = first_rows(X, k, seed), None, {}
     for method in (*METHODS, BOUNDED):
         most = {"max_iter": STEPS, "tol": 0.0} if method in (BATCH, BOUNDED) else {}
-        trail = follow(model(method, k, start, seed, budget, **most), X, apart=apart)
-        found[method] = trail.lean(), trail.energies(X)
+        trail = update_sequential(model(method, k, start, seed, budget, **most), X, apart=apart)
+        found[method] = trail.without_bounds(), trail.energies(X)
         budget = budget or LONGER * float(trail.seconds[-1]) + 0.05
     return found
 

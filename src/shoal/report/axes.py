@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import escape
 
-from ..core.types import Array
+from ..data.types import Array
 from .words import clean, short, ticks
 
 WIDTH, HEIGHT = 640, 320

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup, escape
 
-from ..core.types import Array
+from ..data.types import Array
 from .axes import BOTTOM, HEIGHT, RIGHT, TOP, WIDTH, Axis, Frame, axis
 from .words import clean
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import __version__
-from ..core.types import Array
+from ..data.types import Array
 
 Texts = Any  # one for each row: a list, an array, a column of a table
 

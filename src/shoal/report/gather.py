@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..binary.codes import Codes
-from ..core.checks import check_rows, check_weights
-from ..core.rows import Frame, Rows
-from ..core.schema import check_fitted_state
-from ..core.sources import Source
-from ..core.standardized import Standardized
-from ..core.types import Array
+from ..data.frame import Frame
+from ..data.rows import Rows
+from ..data.sources import Source
+from ..data.types import Array
+from ..data.validation import check_weights
+from ..fit.input import check_rows
+from ..fit.schema import check_fitted_state
+from ..fit.standardized import Standardized
 from .facts import Curve, Facts, Options, Origin, versions
 from .look import Columns, column_sums, look
 from .profile import Told, clusters, columns_of, ids_of, means_profile, own_profile
@@ -127,7 +129,7 @@ def _place(model: Any, X: Any, source: Source, labels: Array, weights: Array | N
     k = int(labels.max()) + 1
     with rows:
         columns = Columns(np.zeros(rows.d), np.zeros(rows.d), np.zeros((k, rows.d)))
-        for share in rows.shares(lambda block, names: column_sums(block.X, names, k), per_row=(labels,)):
+        for share in rows.map_blocks(lambda block, names: column_sums(block.X, names, k), per_row=(labels,)):
             columns.clusters[:] += share.clusters  # type: ignore[index]
     C = columns.clusters / np.maximum(np.bincount(labels, minlength=k), 1)[:, None]
     return Place(rows, rows.prepare(C), "rows" if embedding is None else "embedding")

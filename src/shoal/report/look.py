@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ..core.bits import unpacked
-from ..core.blocks import Centers
-from ..core.estimator import near_block
-from ..core.moments import check_finite
-from ..core.rows import Rows
-from ..core.sources import Source
-from ..core.types import Array, is_sparse
+from ..data.bits import unpacked
+from ..data.blocks import Centers
+from ..data.rows import Rows
+from ..data.sources import Source
+from ..data.statistics import check_finite
+from ..data.types import Array, is_sparse
+from ..fit.centroid_model import near_block
 
 
 class Near(NamedTuple):
@@ -60,7 +60,7 @@ def nearest_few(near: Near, few: int) -> Near:
     return Near(near.labels[keep], near.ids[keep], near.far[keep])
 
 
-def pick(start: int, raw: Any, wanted: Array) -> Any:
+def subset(start: int, raw: Any, wanted: Array) -> Any:
     """Those of the wanted rows that are in this block."""
     first, last = np.searchsorted(wanted, [start, start + raw.shape[0]])
     return raw[wanted[first:last] - start]
@@ -105,7 +105,7 @@ def _look_block(start: int, raw: Any, labels: Array, weights: Array, plan: Plan)
     sizes = np.bincount(labels, minlength=k)
     energies, distances = np.bincount(labels, weights * squares, k), np.bincount(labels, far, k)
     columns = _sums_in_frame(plan.rows, raw) if plan.columns else None
-    return Look(sizes, energies, distances, near, [pick(start, raw, plan.wanted)], columns)
+    return Look(sizes, energies, distances, near, [subset(start, raw, plan.wanted)], columns)
 
 
 def _sums_in_frame(rows: Rows, raw: Any) -> Columns:
@@ -113,7 +113,9 @@ def _sums_in_frame(rows: Rows, raw: Any) -> Columns:
     double, shift = np.dtype(np.float64), rows.frame.shift
     if shift is None or not is_sparse(raw):
         return column_sums(rows.convert(raw, double).X)
-    plain = column_sums(rows.framed(rows.frame._replace(shift=None), double).convert(raw).X)  # with zeros that are not stored
+    plain = column_sums(
+        rows.with_frame(rows.frame._replace(shift=None), double).convert(raw).X
+    )  # with zeros that are not stored
     n = raw.shape[0]
     with np.errstate(over="ignore", invalid="ignore"):
         squares = plain.squares - 2 * shift * plain.sums + n * shift**2
@@ -126,7 +128,7 @@ def look(rows: Rows, centers: Centers, labels: Array, wanted: Array, few: int, c
     near = Near(np.empty(0, labels.dtype), np.empty(0, np.int64), np.empty(0))
     total = Look(np.zeros(k, np.int64), np.zeros(k), np.zeros(k), near, [], None)
     plan = Plan(rows, centers, wanted, few, np.full(k, np.inf), columns)
-    for share in rows.raw_shares(_look_block, plan, per_row=(labels, rows.weights)):
+    for share in rows.map_raw_blocks(_look_block, plan, per_row=(labels, rows.weights)):
         for sums, part in zip(total[:3], share[:3], strict=True):
             sums += part
         total.sample.extend(share.sample)
@@ -146,7 +148,7 @@ def _describe_block(
 ) -> tuple[Columns, Any]:
     check_finite(start, raw)
     X = unpacked(raw, n_bits).astype(np.float32) if n_bits else raw if is_sparse(raw) else raw.astype(np.float64) - origin
-    return column_sums(X, labels, k), pick(start, raw, wanted)
+    return column_sums(X, labels, k), subset(start, raw, wanted)
 
 
 def describe(source: Source, n_bits: int, labels: Array, k: int, wanted: Array) -> tuple[Columns, Array, Any]:
@@ -155,7 +157,7 @@ def describe(source: Source, n_bits: int, labels: Array, k: int, wanted: Array) 
         plain = not n_bits and not rows.is_sparse
         origin = np.asarray(source.read(0, 1), np.float64)[0] if plain else np.zeros(source.shape[1])
         total, picked = None, []
-        for columns, some in rows.raw_shares(_describe_block, n_bits, origin, k, wanted, per_row=(labels,)):
+        for columns, some in rows.map_raw_blocks(_describe_block, n_bits, origin, k, wanted, per_row=(labels,)):
             total = added(total, columns)
             picked.append(some)
     assert total is not None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import __version__
-from ..core.replacing import replacing
+from ..data.atomic_write import atomic_write
 from ..metrics import knee
 from . import words
 from .draw import Line, bars, colour, lines, picture, scatter, thinned
@@ -76,7 +76,7 @@ def write_page(path: str | Path, render: Callable[[int], str]) -> None:
         page = render(most).encode()
         if len(page) < LIMIT:
             break
-    with replacing(Path(path)) as file:
+    with atomic_write(Path(path)) as file:
         file.write(page)
 
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..binary.codes import Codes
-from ..core.bits import unpacked
-from ..core.rows import Rows
-from ..core.sources import FileSource, Source
-from ..core.types import Array, is_sparse
+from ..data.bits import unpacked
+from ..data.rows import Rows
+from ..data.sources import FileSource, Source
+from ..data.types import Array, is_sparse
 from .facts import Cluster, Options, Row, Trait
 from .look import Columns, Look, describe
 

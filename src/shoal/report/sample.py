@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.bits import unpacked
-from ..core.blocks import Block, Centers, DenseBlock
-from ..core.estimator import near_block
-from ..core.rows import Frame, Rows
-from ..core.seeding import generator
-from ..core.types import Array, is_sparse
+from ..data.bits import unpacked
+from ..data.blocks import Block, Centers, DenseBlock
+from ..data.frame import Frame
+from ..data.rows import Rows
+from ..data.types import Array, is_sparse
+from ..fit.centroid_model import near_block
+from ..fit.random_streams import generator
 from ..metrics import overlap, silhouettes
 from .facts import Map, Options, Quality
 from .look import Look, stacked

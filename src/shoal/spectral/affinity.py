@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.blocks import Block, Centers
-from ..core.rows import Rows
-from ..core.seeding import generator
-from ..core.threads import Span
-from ..core.types import Array, is_sparse
+from ..data.blocks import Block, Centers
+from ..data.jobs import Span
+from ..data.rows import Rows
+from ..data.types import Array, is_sparse
+from ..fit.random_streams import generator
 from ..kernels import affinity as kernels
 from .neighbors import nearest
 from .tiles import COLUMN_NUMBERS, block_of, dense_rows, prepare, prepare_sparse, scores, small_blocks, tiles
@@ -107,7 +107,7 @@ class KernelAffinity:
         """`neighbor`: that of a row which gives its scale; 0 where all have the same. `least`: what a scale is at least."""
         self.rows, self.root, self.neighbor, self.least = small_blocks(rows), root, neighbor, least
         self.among = self.rows if neighbor else None  # whose neighbours give new rows their scales
-        noise = float(np.finfo(rows.dtype).eps) * max(rows.shares(_reach_block), default=0.0)  # in a squared distance
+        noise = float(np.finfo(rows.dtype).eps) * max(rows.map_blocks(_reach_block), default=0.0)  # in a squared distance
         if (np.sqrt(noise) if root else noise) * float(u.max()) ** 2 > DIGITS:
             self.rows.dtype = np.dtype(np.float64)
         self.u = u.astype(self.rows.dtype)
@@ -123,7 +123,7 @@ class KernelAffinity:
     def part(self, ids: Array) -> KernelAffinity:
         """Of some of the rows, on the scales that they have among all."""
         some = copy(self)
-        some.rows, some.u = self.rows.part(ids, 1), self.u[ids]
+        some.rows, some.u = self.rows.materialize(ids, 1), self.u[ids]
         return some
 
     def scale(self, new: Rows) -> Array:
@@ -149,7 +149,7 @@ class KernelAffinity:
     def _each(self, out: Array, columns: Columns, use: Use, since: int = 0) -> Iterator[Any]:
         """Shares of all blocks of these rows."""
         job = Job(self.rows, self.root, True)
-        return self.rows.raw_shares(_block, job, columns, use, since, per_row=(self.u, out))
+        return self.rows.map_raw_blocks(_block, job, columns, use, since, per_row=(self.u, out))
 
     def product(self, B: Array, ids: Array | None = None) -> Array:
         """A[:, ids] B, or A B."""
@@ -175,7 +175,7 @@ class KernelAffinity:
         """Shares of all blocks of new rows."""
         new = small_blocks(new)
         new.dtype = self.dtype
-        return new.raw_shares(_block, Job(new, self.root, False), columns, use, per_row=(u, out))
+        return new.map_raw_blocks(_block, Job(new, self.root, False), columns, use, per_row=(u, out))
 
     def degrees(self) -> Array:
         """Sums of the rows of A, float64. A is symmetric: half of it will do."""

@@ -18,25 +18,30 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import schema
-from ..core.checks import check_rows
-from ..core.deadline import LEEWAY, budget_start, now
-from ..core.directions import of_unit_length
-from ..core.driver import REASONS, Journal, Limits, Outcome, journal
-from ..core.engine import lazily, using
-from ..core.estimator import all_or_nothing, seed_of, tell_user, warn
-from ..core.kept import is_outcome
-from ..core.memory import Workload, planned
-from ..core.moments import check_values
-from ..core.parameters import MAX_THREADS, Count, share_docs
-from ..core.rows import Frame, Rows
-from ..core.schema import OneOf, Parts, Spec, check_fitted_state, check_unchanged_parameters, floats, matches
-from ..core.shuffle import keys_of
-from ..core.sources import DenseSource
-from ..core.types import Array
-from ..kmeans.exact import KMeans
+from ..data.cancellation import now
+from ..data.frame import Frame
+from ..data.pca import of_unit_length
+from ..data.rows import Rows
+from ..data.sources import DenseSource
+from ..data.statistics import check_values
+from ..data.types import Array, warn
+from ..execution.deadline import LEEWAY, budget_start
+from ..execution.engine import engine_context, lazy_on_dask
+from ..execution.memory import Workload, planned
+from ..fit import schema
+from ..fit.callbacks import report_step
+from ..fit.centroid_model import restore_on_error
+from ..fit.checkpoint import CheckpointSession, open_session
+from ..fit.checkpoint_validation import is_valid_run
+from ..fit.input import check_rows
+from ..fit.loop import REASONS, Limits, RunResult
+from ..fit.parameters import MAX_THREADS, Count, share_docs
+from ..fit.random_streams import resolve_seed
+from ..fit.schema import OneOf, Parts, Spec, check_fitted_state, check_unchanged_parameters, floats, matches
+from ..fit.shuffle import keys_of
+from ..kmeans.kmeans import KMeans
 from .affinity import SAMPLE
-from .kinds import GIVEN, KERNEL, NEIGHBOR_ROWS, Reach
+from .affinity_factory import GIVEN, KERNEL, NEIGHBOR_ROWS, Reach
 from .laplacian import inverse_root
 from .parameters import ATTRIBUTES, PARAMETERS
 from .tiles import COLUMN_NUMBERS, FEW, SIDE
@@ -51,7 +56,7 @@ STEPS_SHARE = 0.75  # of the time that is left when the steps begin; the rest is
 STILL = 3  # times tol: a change that is told of where steps have come to an end
 
 
-class Info(NamedTuple):
+class SpectralInfo(NamedTuple):
     """What one step learned."""
 
     objective: float
@@ -83,13 +88,13 @@ class Extension(NamedTuple):
     places: Array  # where these rows are
 
 
-class Found(NamedTuple):
+class EmbeddingResult(NamedTuple):
     """What a method found."""
 
     vectors: Array  # (n, k)
     values: Array  # (k), the largest first
     map: Any
-    outcome: Outcome
+    outcome: RunResult
 
 
 def zeros(shape: tuple[int, ...], dtype: Any = np.float64) -> Array:
@@ -120,7 +125,7 @@ def tell_of_flat(values: Array, least: float, so: str) -> Array:
     return there
 
 
-class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC):
+class BaseSpectralClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC):
     """Estimators that cluster an embedding of the rows. A subclass embeds."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -193,7 +198,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
                 )
 
     @property
-    def _not_far(self) -> str:
+    def _not_distributable_because(self) -> str:
         """Why workers elsewhere can't do it; nothing, if they can."""
         affinity, store = getattr(self, "affinity", "rbf"), getattr(self, "store", False)
         if affinity in ("rbf", "rbf-norm") and not store:
@@ -201,7 +206,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         return f"affinity='{affinity}'{', stored,' * bool(store)} compares all rows with all others: take affinity='rbf'"
 
     @abstractmethod
-    def _embed(self, rows: Rows, X: Any, journal: Journal, deadline: float | None) -> Found:
+    def _embed(self, rows: Rows, X: Any, session: CheckpointSession, deadline: float | None) -> EmbeddingResult:
         """Eigenvectors of the rows of X, and how to embed others."""
 
     def fit(self, X: Any, y: Any = None, *, engine: Any = None) -> Self:
@@ -223,15 +228,15 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         begun = budget_start()
         deadline = None if budget is None else begun + budget
         self._validate_params()
-        with using(engine, X), all_or_nothing(self):
+        with engine_context(engine, X), restore_on_error(self):
             source = check_rows(self, X, reset=True)
             n, k = source.shape[0], self.n_clusters
             if n < k:
                 raise ValueError(f"n_samples={n} should be >= n_clusters={k}: ask for fewer clusters.")
-            seed = seed_of(self.random_state)
+            seed = resolve_seed(self.random_state)
             rows = Rows(source, n_threads=self.n_threads)
-            with planned(self, rows), rows, journal(self, source, None, seed) as kept:
-                self._publish(rows, self._embed(rows, X, kept, deadline), kept, deadline)
+            with planned(self, rows), rows, open_session(self, source, None, seed) as kept:
+                self._set_fitted_attributes(rows, self._embed(rows, X, kept, deadline), kept, deadline)
         return self
 
     _center_arrays: ClassVar[tuple[float, float]] = (0, 0)
@@ -255,7 +260,9 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         """How many dense rows all others are compared with at a time."""
         return min(load.n, SIDE, max(FEW, COLUMN_NUMBERS // load.d))
 
-    def _publish(self, rows: Rows, found: Found, journal: Journal, deadline: float | None) -> None:
+    def _set_fitted_attributes(
+        self, rows: Rows, found: EmbeddingResult, session: CheckpointSession, deadline: float | None
+    ) -> None:
         W = found.vectors
         keys, places = np.empty((2, 0), np.int64)
         if not self._is_pairwise():
@@ -270,11 +277,11 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         self.stop_reason_ = found.outcome.reason
         self.n_iter_ = len(self.history_)
         self.extension_ = Extension(found.map, rows.frame, keys, places)
-        kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=journal.seed, n_threads=self.n_threads)
+        kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=session.seed, n_threads=self.n_threads)
         if deadline is not None:
             kmeans.time_budget = max(deadline - now(), LEEWAY)
         points = self._points(W)
-        self.kmeans_ = journal.once("clusters", lambda: kmeans.fit(points), lambda kept: is_clustering(kept, kmeans, points))
+        self.kmeans_ = session.once("clusters", lambda: kmeans.fit(points), lambda kept: is_clustering(kept, kmeans, points))
         self.labels_ = self.kmeans_.labels_
         self._fit_parameters = {name: getattr(self, name) for name in self._model_parameters}
         if not np.isfinite(W).all():
@@ -286,15 +293,15 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
 
     def _drive(
         self,
-        journal: Journal,
-        step: Callable[[Any], tuple[Any, Info]],
+        session: CheckpointSession,
+        step: Callable[[Any], tuple[Any, SpectralInfo]],
         begin: Callable[[], Any],
-        done: Callable[[Any, Info], bool],
+        done: Callable[[Any, SpectralInfo], bool],
         limits: Limits,
-        beside: Mapping[str, int] = MappingProxyType({}),
+        sibling: Mapping[str, int] = MappingProxyType({}),
         *,
         like: Any,
-    ) -> Outcome:
+    ) -> RunResult:
         """`beside`: what the way to the first step and from the last one takes, which the first record is to hold too.
 
         `like`: an example of a state, by which one from a checkpoint is judged.
@@ -302,13 +309,13 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
 
         def tell(record: dict[str, Any]) -> bool:
             if record["step"] == 1:
-                record.update({key: record[key] + more for key, more in beside.items()})
-            return tell_user(self, record)
+                record.update({key: record[key] + more for key, more in sibling.items()})
+            return report_step(self, record)
 
         def is_sound(kept: Any) -> bool:
-            return is_outcome(kept, like, 0, self.n_clusters, Info)
+            return is_valid_run(kept, like, 0, self.n_clusters, SpectralInfo)
 
-        outcome = journal.drive("eigenvectors", step, begin, done, limits.part(STEPS_SHARE), [tell], is_sound)
+        outcome = session.drive("eigenvectors", step, begin, done, limits.part(STEPS_SHARE), [tell], is_sound)
         tol = getattr(self, "tol", 0)
         if outcome.reason == "max_iter" and outcome.info.change > STILL * tol > 0:
             warn(
@@ -318,11 +325,11 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
             )
         return outcome
 
-    def _at_once(self, journal: Journal, step: Callable[[], tuple[Any, Info]], like: Any) -> Outcome:
+    def _at_once(self, session: CheckpointSession, step: Callable[[], tuple[Any, SpectralInfo]], like: Any) -> RunResult:
         """A method of one step."""
-        return self._drive(journal, lambda _: step(), lambda: None, lambda state, info: True, Limits(1), like=like)
+        return self._drive(session, lambda _: step(), lambda: None, lambda state, info: True, Limits(1), like=like)
 
-    @lazily
+    @lazy_on_dask
     def transform(self, X: Any) -> Array:
         """The rows' entries in the eigenvectors: those of `embedding_` for rows of the fit, else by Nystroem's extension.
 
@@ -345,7 +352,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         source = check_rows(self, X, reset=False)
         known = self.extension_
         with Rows(source, frame=known.frame, n_threads=self.n_threads) as rows:
-            deque(rows.raw_shares(check_values, False), 0)
+            deque(rows.map_raw_blocks(check_values, False), 0)
             out = np.zeros((len(rows), self.embedding_.shape[1]), self.embedding_.dtype)
             new = np.arange(len(rows))
             if len(known.keys):
@@ -354,10 +361,10 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
                 new = np.flatnonzero(known.keys[at] != keys)
                 out[:] = self.embedding_[known.places[at]]
             if rows.is_sparse and known.frame.shift is not None:  # zeros don't stay zeros
-                rows = rows.beside(DenseSource(source))
+                rows = rows.sibling(DenseSource(source))
                 rows.frame = known.frame
             if len(new):
-                out[new], like = known.map.embed(rows if len(new) == len(rows) else rows.pick(new, len(known.keys)))
+                out[new], like = known.map.embed(rows if len(new) == len(rows) else rows.subset(new, len(known.keys)))
                 self._tell_of_strangers(new[~like])
         return out
 
@@ -368,7 +375,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
                 UserWarning,
             )
 
-    @lazily
+    @lazy_on_dask
     def predict(self, X: Any) -> Array:
         """The cluster of each row: that of its embedding.
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core.driver import Journal, Outcome
-from ..core.parameters import keep
-from ..core.types import Array
+from ..data.types import Array
+from ..fit.checkpoint import CheckpointSession
+from ..fit.loop import RunResult
+from ..fit.parameters import keep
 from .laplacian import Laplacian
-from .operator import LaplacianEstimator
+from .laplacian_operator import BaseLaplacianClusterer
 
 
-class ExactSpectral(LaplacianEstimator):
+class ExactSpectral(BaseLaplacianClusterer):
     """Spectral clustering by the exact leading eigenvectors (ARPACK's, through SciPy).
 
     Parameters
@@ -42,7 +43,9 @@ class ExactSpectral(LaplacianEstimator):
     (1, 1, 2)
     """
 
-    _not_far = "it compares all rows with all others: take NystromSpectral, LandmarkSpectral or MiniBatchSpectral"
+    _not_distributable_because = (
+        "it compares all rows with all others: take NystromSpectral, LandmarkSpectral or MiniBatchSpectral"
+    )
 
     def __init__(
         self,
@@ -63,5 +66,5 @@ class ExactSpectral(LaplacianEstimator):
     ) -> None:
         keep(self, locals())
 
-    def _solve(self, L: Laplacian, journal: Journal, deadline: float | None) -> tuple[Array, Array, Outcome]:
-        return self._solve_at_once(L, journal)
+    def _solve(self, L: Laplacian, session: CheckpointSession, deadline: float | None) -> tuple[Array, Array, RunResult]:
+        return self._solve_at_once(L, session)

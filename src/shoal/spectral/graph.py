@@ -10,11 +10,11 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from ..core.estimator import warn
-from ..core.moments import check_finite
-from ..core.rows import Rows, times_power
-from ..core.sources import ArraySource, find_source
-from ..core.types import Array, is_sparse
+from ..data.frame import times_power
+from ..data.rows import Rows
+from ..data.sources import ArraySource, find_source
+from ..data.statistics import check_finite
+from ..data.types import Array, is_sparse, warn
 
 ROUNDING = 64  # units in the last place by which a_ij and a_ji may differ
 RANGE = 40  # powers of two: affinities that are all below, or some above, are scaled, or sums and squares would leave the range
@@ -46,7 +46,7 @@ class GraphAffinity:
         if is_sparse(self.A):
             return np.asarray(self.A @ B if ids is None else self.A[ids].T @ B, self.dtype)
         out = np.empty((self.n, B.shape[1]), self.dtype)
-        deque(self.rows.raw_shares(_dense_block, self.A, slice(None) if ids is None else ids, B, per_row=(out,)), 0)
+        deque(self.rows.map_raw_blocks(_dense_block, self.A, slice(None) if ids is None else ids, B, per_row=(out,)), 0)
         return out
 
     def picked(self, B: Array, ids: Array) -> Array:
@@ -55,7 +55,7 @@ class GraphAffinity:
 
     def degrees(self) -> Array:
         out = np.empty(self.n)
-        deque(self.rows.raw_shares(_sum_block, per_row=(out,)), 0)
+        deque(self.rows.map_raw_blocks(_sum_block, per_row=(out,)), 0)
         return out
 
     def column_moments(self, ids: Array) -> tuple[Array, Array]:
@@ -72,14 +72,14 @@ class GraphAffinity:
         return np.asarray(A.toarray() if is_sparse(A) else A, self.dtype)
 
 
-def size_of(affinity: Any) -> int:
+def parse_size(affinity: Any) -> int:
     """Bytes of the whole matrix."""
     return int(affinity.n**2 * affinity.dtype.itemsize)
 
 
 def stored(affinity: Any) -> GraphAffinity:
     """The whole matrix in memory, because the user asks for it."""
-    size = size_of(affinity)
+    size = parse_size(affinity)
     room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else size
     if size > room:
         raise MemoryError(
@@ -87,7 +87,7 @@ def stored(affinity: Any) -> GraphAffinity:
             "memory: use store=False."
         )
     A = affinity.dense()
-    return GraphAffinity(A, affinity.rows.beside(ArraySource(A)))
+    return GraphAffinity(A, affinity.rows.sibling(ArraySource(A)))
 
 
 def neighbor_graph(rows: Rows, who: Array) -> GraphAffinity:
@@ -113,7 +113,7 @@ def of_matrix(A: Any, rows: Rows) -> GraphAffinity:
             "would join them.",
             UserWarning,
         )
-    return GraphAffinity(A, rows.beside(find_source(A)))
+    return GraphAffinity(A, rows.sibling(find_source(A)))
 
 
 def pieces(A: Any) -> Array:
@@ -144,12 +144,12 @@ def precomputed(rows: Rows) -> tuple[GraphAffinity, int]:
     source = rows.source
     if source.shape[0] != source.shape[1]:
         raise ValueError(f"affinity='precomputed' needs a square X, one row and one column a sample, not {source.shape}.")
-    top = max(rows.raw_shares(check_block))
+    top = max(rows.map_raw_blocks(check_block))
     A: Any = source.read(0, source.shape[0])  # an array or a memory map stays where it is
     dtype = np.dtype(np.float32 if A.dtype == np.float32 else np.float64)
     if A.dtype != dtype:
         A = A.astype(dtype)
-    deque(rows.raw_shares(_mirror_block, A, A.T.tocsr() if is_sparse(A) else A), 0)
+    deque(rows.map_raw_blocks(_mirror_block, A, A.T.tocsr() if is_sparse(A) else A), 0)
     exponent = -int(np.frexp(top)[1])
     exponent = exponent if abs(exponent) > RANGE else 0
     return of_matrix(scaled(A, exponent), rows), exponent

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from ..core.seeding import generator
-from ..core.types import Array
+from ..data.types import Array
+from ..fit.random_streams import generator
 from .laplacian import Laplacian
 
 SMALL, MEDIUM = 200, 4000  # rows up to which no ARPACK is needed, and up to which one can do without

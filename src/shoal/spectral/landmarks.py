@@ -20,16 +20,16 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
-from ..core.driver import Journal
-from ..core.memory import Workload
-from ..core.moments import enter_frame
-from ..core.parameters import Count, keep
-from ..core.rows import Rows
-from ..core.schema import Below, Number, Parts, RowsSpec, Spec, floats, matches, optional
-from ..core.sources import ArraySource
-from ..core.types import Array
-from ..kmeans.exact import KMeans
-from .embedding import NOISE, Found, Info, SpectralEstimator, tell_of_flat, zeros
+from ..data.rows import Rows
+from ..data.sources import ArraySource
+from ..data.statistics import enter_frame
+from ..data.types import Array
+from ..execution.memory import Workload
+from ..fit.checkpoint import CheckpointSession
+from ..fit.parameters import Count, keep
+from ..fit.schema import Below, Number, Parts, RowsSpec, Spec, floats, matches, optional
+from ..kmeans.kmeans import KMeans
+from .embedding import NOISE, BaseSpectralClusterer, EmbeddingResult, SpectralInfo, tell_of_flat, zeros
 from .laplacian import inverse_root
 from .neighbors import nearest
 
@@ -72,7 +72,7 @@ class LandmarkMap(NamedTuple):
         return out
 
 
-class LandmarkSpectral(SpectralEstimator):
+class LandmarkSpectral(BaseSpectralClusterer):
     """Spectral clustering of rows as mixtures of their nearest landmarks: the fastest, and an approximation.
 
     Parameters
@@ -102,7 +102,7 @@ class LandmarkSpectral(SpectralEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SpectralEstimator._parameter_constraints,
+        **BaseSpectralClusterer._parameter_constraints,
         "n_landmarks": [Count()],
         "n_nearest": [Count()],
         "sigma": [Interval(Real, 0, None, closed="neither"), None],
@@ -131,34 +131,34 @@ class LandmarkSpectral(SpectralEstimator):
     def _memory(self, load: Workload) -> dict[str, float]:
         return {**super()._memory(load), "mixtures": 40.0 * load.n * min(self.n_nearest, self.n_landmarks)}
 
-    def _embed(self, rows: Rows, X: Any, journal: Journal, deadline: float | None) -> Found:
+    def _embed(self, rows: Rows, X: Any, session: CheckpointSession, deadline: float | None) -> EmbeddingResult:
         n, k, p = len(rows), self.n_clusters, min(self.n_landmarks, len(rows))
         if p < k:
             raise ValueError(f"n_landmarks={p} landmarks have no n_clusters={k} singular vectors: ask for more of them.")
         enter_frame(rows)
-        find = partial(self._landmarks, X, p, journal.seed)
-        found = journal.once("landmarks", find, partial(is_landmarks, p=p, d=rows.d))
+        find = partial(self._landmarks, X, p, session.seed)
+        found = session.once("landmarks", find, partial(is_landmarks, p=p, d=rows.d))
         landmarks = Rows(ArraySource(found), frame=rows.frame)
         landmarks.dtype = rows.dtype
         count = min(self.n_nearest, len(landmarks))
         sigma2 = None if self.sigma is None else in_frame(self.sigma, rows.frame.exponent)
 
-        def step() -> tuple[tuple[Array, Array, Array, Array], Info]:
+        def step() -> tuple[tuple[Array, Array, Array, Array], SpectralInfo]:
             near, who = nearest(rows, landmarks, count, known=False)
             Z = shares(near, sigma2)
             P, values = mixtures(Z, who, len(landmarks), k)
             flops = 2 * n * count**2 + 9 * p**3 + 2 * n * count * k
-            return (P, values, Z, who), Info(-float(values.sum()) / 2, 0.0, p, flops)
+            return (P, values, Z, who), SpectralInfo(-float(values.sum()) / 2, 0.0, p, flops)
 
         q = len(landmarks)
         like = zeros((q, k)), zeros((k,)), zeros((n, count)), zeros((n, count), np.int64)
-        outcome = self._at_once(journal, step, like)
+        outcome = self._at_once(session, step, like)
         P, values, Z, who = outcome.state
-        journal.trust(bool(who.max() < q))
+        session.trust(bool(who.max() < q))
         there = tell_of_flat(values, NOISE, "the embedding has zeros for the others")
         way = LandmarkMap(landmarks, count, sigma2, np.where(there, P, 0))
         self.sigma_ = None if self.sigma is None else float(self.sigma)
-        return Found(way.of(Z, who).astype(rows.dtype), values, way, outcome._replace(state=None))
+        return EmbeddingResult(way.of(Z, who).astype(rows.dtype), values, way, outcome._replace(state=None))
 
     def _map_spec(self) -> Spec:
         sigma2 = optional(Number(0, finite=False))

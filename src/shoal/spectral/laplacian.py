@@ -9,9 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from ..core.estimator import warn
-from ..core.seeding import generator
-from ..core.types import Array
+from ..data.types import Array, warn
+from ..fit.random_streams import generator
 
 FLOOR = 1e-2  # of the mean degree of others: what a row has at least whose sampled columns hold next to nothing
 FAR_OFF = 0.5  # a relative error of the degrees that the user is told of

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from ..core.types import Array
+from ..data.types import Array
 
 PIECE = 1 << 15  # rows whose products are added up at a time, in float64
 STEEP = 1e-3  # a pivot this small beside the largest: Cholesky's factor would have lost too many digits

@@ -20,16 +20,17 @@ from scipy import sparse
 from scipy.linalg import eigh
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..core.driver import Journal, Limits, Outcome
-from ..core.parameters import Count, keep
-from ..core.seeding import generator
-from ..core.types import Array, is_sparse
+from ..data.types import Array, is_sparse
+from ..fit.checkpoint import CheckpointSession
+from ..fit.loop import Limits, RunResult
+from ..fit.parameters import Count, keep
+from ..fit.random_streams import generator
 from .affinity import KernelAffinity
-from .embedding import Info, zeros
+from .embedding import SpectralInfo, zeros
 from .graph import GraphAffinity
 from .laplacian import Affinity, Laplacian, inverse_root
+from .laplacian_operator import BaseLaplacianClusterer, rotated
 from .manifold import change, inner, project, random_point, retract
-from .operator import LaplacianEstimator, rotated
 
 START, START_SHARE, START_MOST = 1000, 200, 3000  # rows in the sample to start from; of many, one in so many
 RATES, FURTHEST = {"sample": 0.3, "random": 1.0}, 1e6  # beyond, float32 would forget where a step began
@@ -41,7 +42,7 @@ EPSILON = 1e-10  # beside entries of some 1 / sqrt(n)
 FLAT = 1e-3  # of the largest eigenvalue: a smaller one is taken for this much when it is divided by
 
 
-class State(NamedTuple):
+class MiniBatchSpectralState(NamedTuple):
     W: Array  # (n, k) orthonormal
     M: Array  # (n, k): sums of squared gradients
     T: Array  # (k, k) float64: W' L W, averaged
@@ -77,7 +78,7 @@ def sample_size(n: int) -> int:
     return min(int(np.clip(n // START_SHARE, START, START_MOST)), n)
 
 
-def start_from_sample(L: Laplacian, k: int, size: int, rng: np.random.Generator) -> State:
+def start_from_sample(L: Laplacian, k: int, size: int, rng: np.random.Generator) -> MiniBatchSpectralState:
     """The leading eigenvectors of so many rows among themselves, extended to all rows.
 
     A little noise fills up what the sample has no vectors for: it may fall into pieces of which most are single rows.
@@ -92,7 +93,7 @@ def start_from_sample(L: Laplacian, k: int, size: int, rng: np.random.Generator)
     lengths = np.linalg.norm(Y, axis=0)
     lengths = np.maximum(lengths, max(NOISE * lengths.max(), TINY))  # what is shorter is rounding, and leans on the others
     W = retract(((L.s > 0) * (W + Y / lengths)).astype(L.dtype))
-    return State(W, np.broadcast_to(values**2 / n, W.shape).astype(L.dtype), np.diag(values), 0, 0.0)
+    return MiniBatchSpectralState(W, np.broadcast_to(values**2 / n, W.shape).astype(L.dtype), np.diag(values), 0, 0.0)
 
 
 def stochastic_gradient(L: Laplacian, R: Any, W: Array) -> tuple[Array, int]:
@@ -109,7 +110,9 @@ def inverse(T: Array) -> Array:
     return np.asarray(V / np.maximum(values, max(FLAT * values[-1], TINY)) @ V.T)
 
 
-def step(L: Laplacian, batches: Batches, rate: float | None, state: State) -> tuple[State, Info]:
+def step(
+    L: Laplacian, batches: Batches, rate: float | None, state: MiniBatchSpectralState
+) -> tuple[MiniBatchSpectralState, SpectralInfo]:
     """One step of Algorithm 2; without a rate, one of harmonic length, in units of the eigenvalues."""
     W, t = state.W, state.t + 1
     n, k = W.shape
@@ -122,7 +125,7 @@ def step(L: Laplacian, batches: Batches, rate: float | None, state: State) -> tu
     else:
         M = M + H * H
         new = retract(W + W.dtype.type(rate / np.sqrt(n)) * H / (np.sqrt(M) + W.dtype.type(EPSILON)))
-    return State(new, M, mean, t, state.before), Info(
+    return MiniBatchSpectralState(new, M, mean, t, state.before), SpectralInfo(
         -float(np.trace(T)) / 2, change(W, new), columns, 2 * n * k * columns + 6 * n * k**2 - k**2
     )
 
@@ -141,7 +144,7 @@ def quotients(L: Laplacian, W: Array, count: int, rng: np.random.Generator) -> A
     return T
 
 
-class MiniBatchSpectral(LaplacianEstimator):
+class MiniBatchSpectral(BaseLaplacianClusterer):
     """Spectral clustering by stochastic gradients: each step looks at a few columns of L, and no matrix of them all is made.
 
     Parameters
@@ -196,7 +199,7 @@ class MiniBatchSpectral(LaplacianEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LaplacianEstimator._parameter_constraints,
+        **BaseLaplacianClusterer._parameter_constraints,
         "degree_samples": [StrOptions({"auto"}), Count(), None],
         "batch_size": [Count()],
         "n_vectors": [Count(), None],
@@ -261,33 +264,33 @@ class MiniBatchSpectral(LaplacianEstimator):
             return super()._degree_columns(affinity)
         return COLUMNS if affinity.n > FEW_ROWS and isinstance(affinity, KernelAffinity) else None
 
-    def _solve(self, L: Laplacian, journal: Journal, deadline: float | None) -> tuple[Array, Array, Outcome]:
+    def _solve(self, L: Laplacian, session: CheckpointSession, deadline: float | None) -> tuple[Array, Array, RunResult]:
         k, size = self.n_clusters, min(self.batch_size, L.n)
         if self.init == "sample" and isinstance(L.affinity, GraphAffinity) and is_sparse(L.affinity.A):
-            return self._solve_at_once(L, journal)
-        batches = Batches(L.n, size, min(self.n_vectors or size, size), self.batch == "drawn", journal.seed)
-        rng, used = generator(journal.seed, 1 << 43), 0
+            return self._solve_at_once(L, session)
+        batches = Batches(L.n, size, min(self.n_vectors or size, size), self.batch == "drawn", session.seed)
+        rng, used = generator(session.seed, 1 << 43), 0
         if self.init == "sample" and k <= START:
             used = sample_size(L.n)
 
-        def begin() -> State:
+        def begin() -> MiniBatchSpectralState:
             if used:
                 return start_from_sample(L, k, used, rng)._replace(before=used / size)
             W = retract((L.s > 0) * random_point(L.n, k, rng, L.dtype))  # rows of degree zero stay zero
-            return State(W, np.zeros_like(W), np.zeros((k, k)), 0, 0.0)
+            return MiniBatchSpectralState(W, np.zeros_like(W), np.zeros((k, k)), 0, 0.0)
 
         looks = max(START, PER_VECTOR * k) if isinstance(L.affinity, KernelAffinity) else 0
         looks *= looks < L.n
         rate = None if self.steps == "harmonic" else self.learning_rate or RATES[self.init]
         outcome = self._drive(
-            journal,
+            session,
             lambda state: step(L, batches, rate, state),
             begin,
             lambda state, info: info.change <= self.tol and state.t * size >= used and info.columns > 0,  # a draw may be empty
             Limits(self.max_iter or (min(-(-L.n // size), MOST) if used else MOST), deadline, needs_step=not used),
             {"columns": used + looks},
-            like=State(zeros((L.n, k)), zeros((L.n, k)), zeros((k, k)), 0, 0.0),
+            like=MiniBatchSpectralState(zeros((L.n, k)), zeros((L.n, k)), zeros((k, k)), 0, 0.0),
         )
         W = outcome.state.W
-        W, values = rotated(W, quotients(L, W, looks, generator(journal.seed, 1 << 45)) if looks else inner(W, L.times(W)))
+        W, values = rotated(W, quotients(L, W, looks, generator(session.seed, 1 << 45)) if looks else inner(W, L.times(W)))
         return W, values, outcome

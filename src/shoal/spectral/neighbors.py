@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.blocks import Centers
-from ..core.rows import Rows
-from ..core.types import Array
+from ..data.blocks import Centers
+from ..data.rows import Rows
+from ..data.types import Array
 from ..kernels.affinity import keep_nearest
 from .tiles import block_of, dense_rows, prepare, small_blocks, tiles
 
@@ -53,9 +53,9 @@ def _search(rows: Rows, among: Rows, dtype: np.dtype, count: int, known: bool) -
     for a in range(0, len(among), among.block_rows):
         ids = np.arange(a, min(a + among.block_rows, len(among)))
         centers = prepare(rows, dense_rows(among, among.source.read(a, int(ids[-1]) + 1)))
-        deque(rows.raw_shares(_nearest_block, rows, centers, ids, known, per_row=(best, who)), 0)
+        deque(rows.map_raw_blocks(_nearest_block, rows, centers, ids, known, per_row=(best, who)), 0)
     none = prepare(rows, np.empty((0, rows.d), dtype))
-    return best, who, max(rows.raw_shares(_add_norms, rows, none, known, per_row=(best,)), default=0.0)
+    return best, who, max(rows.map_raw_blocks(_add_norms, rows, none, known, per_row=(best,)), default=0.0)
 
 
 def approximate(rows: Rows, count: int, seed: int) -> Array:

@@ -18,15 +18,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..core.driver import Journal
-from ..core.memory import Workload
-from ..core.parameters import Count, keep
-from ..core.rows import Rows
-from ..core.seeding import generator
-from ..core.types import Array
+from ..data.rows import Rows
+from ..data.types import Array
+from ..execution.memory import Workload
+from ..fit.checkpoint import CheckpointSession
+from ..fit.parameters import Count, keep
+from ..fit.random_streams import generator
 from .affinity import KernelAffinity, fill
-from .embedding import NOISE, Found, Info, Map, SpectralEstimator, tell_of_flat, zeros
-from .kinds import KERNELS, Choice, kernel
+from .affinity_factory import KERNELS, Choice, kernel
+from .embedding import NOISE, BaseSpectralClusterer, EmbeddingResult, Map, SpectralInfo, tell_of_flat, zeros
 from .laplacian import check_degrees, inverse_root
 
 CUTOFF = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}  # of the largest eigenvalue: what is below it is noise
@@ -59,7 +59,7 @@ def nystrom(rows: Rows, u: Array, basis: KernelAffinity, k: int) -> tuple[Map, A
     m = basis.n
     columns = basis.columns(np.arange(m), rows)
     A = np.empty((m, m), basis.dtype)
-    basis_rows = rows.beside(basis.rows.source)
+    basis_rows = rows.sibling(basis.rows.source)
     basis_rows.frame = rows.frame
     for _ in basis.compare(basis_rows, basis.u, columns, A, partial(fill, where=slice(None))):
         pass
@@ -79,7 +79,7 @@ def nystrom(rows: Rows, u: Array, basis: KernelAffinity, k: int) -> tuple[Map, A
     return Map(basis, P, q), np.r_[values[:found], np.zeros(k - found)], degrees
 
 
-class NystromSpectral(SpectralEstimator):
+class NystromSpectral(BaseSpectralClusterer):
     """Spectral clustering from the affinities of all rows to a random few: fast, and an approximation.
 
     Parameters
@@ -105,7 +105,7 @@ class NystromSpectral(SpectralEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SpectralEstimator._parameter_constraints,
+        **BaseSpectralClusterer._parameter_constraints,
         "n_samples": [Count()],
         "affinity": [StrOptions(set(KERNELS))],
         "sigma": [Interval(Real, 0, None, closed="neither"), None],
@@ -137,23 +137,23 @@ class NystromSpectral(SpectralEstimator):
     def _compared_with(self, load: Workload) -> int:
         return min(load.n, self.n_samples)
 
-    def _embed(self, rows: Rows, X: Any, journal: Journal, deadline: float | None) -> Found:
+    def _embed(self, rows: Rows, X: Any, session: CheckpointSession, deadline: float | None) -> EmbeddingResult:
         n, k, m = len(rows), self.n_clusters, min(self.n_samples, len(rows))
         if m < k:
             raise ValueError(f"n_samples={m} rows have no n_clusters={k} eigenvectors: take more of them.")
-        seed = journal.seed
+        seed = session.seed
         affinity, self.sigma_ = kernel(rows, Choice(self.affinity, self.sigma, self.n_neighbors, "exact"), k, seed)
         basis = affinity.part(np.sort(generator(seed, 1 << 44).choice(n, m, replace=False)))
 
-        def step() -> tuple[tuple[Array, ...], Info]:
+        def step() -> tuple[tuple[Array, ...], SpectralInfo]:
             way, values, degrees = nystrom(rows, affinity.u, basis, k)
             flops = 6 * n * k + 8 * k**3 - 3 * k**2 + 4 * n * k**2 - 3 * k + 2 * n * k * m + n * m + 2 * n * m**2
             flops += m**2 + m**3 - n
-            return (way.P, way.q, values, degrees), Info(-float(values.sum()) / 2, 0.0, m, flops)
+            return (way.P, way.q, values, degrees), SpectralInfo(-float(values.sum()) / 2, 0.0, m, flops)
 
-        outcome = self._at_once(journal, step, (zeros((m, k)), zeros((m,)), zeros((k,)), zeros((n,))))
+        outcome = self._at_once(session, step, (zeros((m, k)), zeros((m,)), zeros((k,)), zeros((n,))))
         P, q, values, degrees = outcome.state
         check_degrees(degrees, "raise sigma, or take more rows by n_samples", f"any of the n_samples={m} that were drawn")
         P = np.where(tell_of_flat(values, NOISE, "the embedding has zeros for the others"), P, 0)
         vectors, _ = Map(Fitted(basis, affinity.u), P, q).embed(rows)
-        return Found(vectors.astype(affinity.dtype), values, Map(basis, P, q), outcome)
+        return EmbeddingResult(vectors.astype(affinity.dtype), values, Map(basis, P, q), outcome)

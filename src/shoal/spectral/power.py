@@ -15,23 +15,24 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from ..core.driver import Journal, Limits, Outcome
-from ..core.parameters import Count, keep
-from ..core.seeding import generator
-from ..core.types import Array
-from .embedding import Info, zeros
+from ..data.types import Array
+from ..fit.checkpoint import CheckpointSession
+from ..fit.loop import Limits, RunResult
+from ..fit.parameters import Count, keep
+from ..fit.random_streams import generator
+from .embedding import SpectralInfo, zeros
 from .laplacian import Laplacian
+from .laplacian_operator import BaseLaplacianClusterer
 from .manifold import change, inner, random_point, retract
-from .operator import LaplacianEstimator
 
 
-class State(NamedTuple):
+class PowerState(NamedTuple):
     W: Array  # (n, k) orthonormal
     Y: Array  # (n, k): L + c I times the W before it
     c: float
 
 
-def step(L: Laplacian, state: State) -> tuple[State, Info]:
+def step(L: Laplacian, state: PowerState) -> tuple[PowerState, SpectralInfo]:
     """One power."""
     n, k = state.W.shape
     Y = L.times(state.W)
@@ -39,10 +40,10 @@ def step(L: Laplacian, state: State) -> tuple[State, Info]:
     c = max(state.c, -float(np.linalg.eigvalsh((T + T.T) / 2)[0]))
     Y += Y.dtype.type(c) * state.W
     W = retract(Y)
-    return State(W, Y, c), Info(-float(np.trace(T)) / 2, change(state.W, W), n, 2 * n * n * k - n * k)
+    return PowerState(W, Y, c), SpectralInfo(-float(np.trace(T)) / 2, change(state.W, W), n, 2 * n * n * k - n * k)
 
 
-class PowerSpectral(LaplacianEstimator):
+class PowerSpectral(BaseLaplacianClusterer):
     """Spectral clustering by powers of L times a Gaussian matrix.
 
     Parameters
@@ -63,9 +64,11 @@ class PowerSpectral(LaplacianEstimator):
     [100, 100, 100]
     """
 
-    _not_far = "it compares all rows with all others: take NystromSpectral, LandmarkSpectral or MiniBatchSpectral"
+    _not_distributable_because = (
+        "it compares all rows with all others: take NystromSpectral, LandmarkSpectral or MiniBatchSpectral"
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LaplacianEstimator._parameter_constraints,
+        **BaseLaplacianClusterer._parameter_constraints,
         "max_iter": [Count()],
         "tol": [Interval(Real, 0, None, closed="left")],
         "time_budget": [Interval(Real, 0, None, closed="right"), None],
@@ -96,22 +99,22 @@ class PowerSpectral(LaplacianEstimator):
     ) -> None:
         keep(self, locals())
 
-    def _solve(self, L: Laplacian, journal: Journal, deadline: float | None) -> tuple[Array, Array, Outcome]:
+    def _solve(self, L: Laplacian, session: CheckpointSession, deadline: float | None) -> tuple[Array, Array, RunResult]:
         k = self.n_clusters
 
-        def begin() -> State:
-            W = random_point(L.n, k, generator(journal.seed, 1 << 43), L.dtype)
+        def begin() -> PowerState:
+            W = random_point(L.n, k, generator(session.seed, 1 << 43), L.dtype)
             W = retract((L.s > 0) * W)  # rows of degree zero stay zero
-            return State(W, W, 0.0)
+            return PowerState(W, W, 0.0)
 
         outcome = self._drive(
-            journal,
+            session,
             lambda state: step(L, state),
             begin,
             lambda state, info: info.change <= self.tol,
             Limits(self.max_iter, deadline, needs_step=True),
             {"flops": 2 * L.n * k**2 + 2 * k**3},  # the SVD
-            like=State(zeros((L.n, k)), zeros((L.n, k)), 0.0),
+            like=PowerState(zeros((L.n, k)), zeros((L.n, k)), 0.0),
         )
         U, values, _ = np.linalg.svd(outcome.state.Y, full_matrices=False)
         return U, values.astype(np.float64) - outcome.state.c, outcome

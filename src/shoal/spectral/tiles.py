@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.blocks import Block, Centers, SparseBlock
-from ..core.estimator import near_block
-from ..core.rows import Rows
-from ..core.types import Array, is_sparse
+from ..data.blocks import Block, Centers, SparseBlock
+from ..data.rows import Rows
+from ..data.types import Array, is_sparse
+from ..fit.centroid_model import near_block
 
 SIDE = 1024  # rows in a block, and columns at a time
 TILE = 1 << 18  # entries that are worked on at once

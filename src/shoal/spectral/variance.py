@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.types import Array
+from ..data.types import Array
 
 
 def gradient_variance(L: Any, w: Any, p: float, n_vectors: int = 1) -> Array:

@@ -1,0 +1,119 @@
+"""What users hand over is checked here, once. A message names the argument, the value and the way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .tables import column_names
+from .types import EXACT_INTEGERS, Array, find_rounded_object, is_sparse, rounded_integer_message, warn
+
+
+def check_unmasked(values: Any, name: str) -> None:
+    """Raise for values that a mask hides: NumPy would use what is behind it."""
+    if isinstance(values, list | tuple):
+        rows = [i for i, row in enumerate(values) if isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row)]
+        if rows:
+            raise ValueError(f"{name} has a mask, first at row {rows[0]}: drop such rows or fill them in.")
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        place = zip(("row", "column"), np.argwhere(np.ma.getmaskarray(values))[0], strict=False)
+        where = ", ".join(f"{axis} {index}" for axis, index in place)
+        raise ValueError(f"{name} has a mask, first at {where}: drop such rows or fill them in.")
+
+
+def _warn_of_rounding(given: Any, X: Array) -> None:
+    """Integers among objects became floats before anybody else could tell what they were."""
+    if not (np.abs(X) >= EXACT_INTEGERS).any():
+        return
+    values = np.asarray(given, object)
+    place = find_rounded_object(values, X) if values.shape == X.shape else None
+    if place is not None:
+        row, column = place
+        warn(rounded_integer_message("X", values[row, column], f"row {row}, column {column}"), UserWarning)
+
+
+def check_names(names: Any) -> None:
+    """Each column has one name, and no other column has it."""
+    levels = getattr(names, "nlevels", 1)
+    if levels > 1:
+        raise ValueError(
+            f"X has column names of {levels} levels, the first of them {names[0]!r}: make them one, for instance by "
+            "X.columns = ['.'.join(map(str, name)) for name in X.columns]."
+        )
+    seen: dict[Any, int] = {}
+    for place, name in enumerate(() if names is None else names):
+        if seen.setdefault(name, place) != place:
+            raise ValueError(f"Columns {seen[name]} and {place} of X are both named {name!r}: rename or drop one of them.")
+
+
+def check_same_columns(C: Any, names: Any, name: str = "init") -> None:
+    """Raise for centres whose columns have the names of those of X, but not their order: numbers are told apart by place."""
+    own = column_names(C)
+    own, names = ([] if found is None else list(found) for found in (own, names))
+    if own != names and len(own) == len(names) and set(own) == set(names):
+        place = next(i for i, pair in enumerate(zip(own, names, strict=True)) if pair[0] != pair[1])
+        raise ValueError(
+            f"Column {place} of {name} is {own[place]!r}, and that of X is {names[place]!r}: put the columns into one order."
+        )
+
+
+def floats(values: Any, name: str) -> Array:
+    """An array of float64, or one sentence about why not."""
+    check_unmasked(values, name)
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"its values are of type {array.dtype}")
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must hold real numbers: {error}.") from error
+
+
+HEAVIEST = 1e250  # of all rows together: times a squared distance, still a float64
+
+LIGHTEST = 1e-300  # of a row: times a coordinate, still not a denormal number; and it has an inverse
+
+
+def check_weights(sample_weight: Any, n: int) -> Array | None:
+    """Weights as float64; None stands for ones."""
+    if sample_weight is None:
+        return None
+    weights = floats(sample_weight, "sample_weight")
+    if weights.ndim == 0:
+        weights = np.full(n, weights)
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight.shape == {weights.shape}, expected {(n,)}: give one weight a row.")
+    bad = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
+    if len(bad):
+        raise ValueError(
+            f"sample_weight[{bad[0]}] is {weights[bad[0]]}: weights must be finite and not negative "
+            "(Negative values in data passed to `sample_weight`); drop the row or give it weight 0."
+        )
+    if weights.max(initial=0) > HEAVIEST / n:
+        raise ValueError(
+            f"sample_weight goes up to {weights.max():.3g}, whose sums are out of range: divide all weights by it."
+        )
+    light = np.flatnonzero((weights > 0) & (weights < LIGHTEST))
+    if len(light):
+        raise ValueError(
+            f"sample_weight[{light[0]}] is {weights[light[0]]:.3g}, too little for float64 to add up: "
+            "give the row weight 0, or multiply all weights by a power of ten."
+        )
+    if not weights.any():
+        raise ValueError("sample_weight is zero for every row: at least one row must count.")
+    return np.ascontiguousarray(weights)
+
+
+def check_centers(C: Any, k: int | None, d: int, name: str = "init") -> Array:
+    """Centres as the user gave them: k of them, or any number for None."""
+    centers = floats(C.toarray() if is_sparse(C) else C, name)
+    if k is None:
+        if centers.ndim != 2 or centers.shape[1] != d or not len(centers):
+            raise ValueError(f"{name} has shape {centers.shape}: give a 2-D array, one row of {d} numbers for each centre.")
+    elif centers.shape != (k, d):
+        raise ValueError(f"{name} has shape {centers.shape}, but n_clusters={k} centres of {d} features need {(k, d)}.")
+    if not np.isfinite(centers).all():
+        row, column = np.argwhere(~np.isfinite(centers))[0]
+        raise ValueError(f"{name} holds {centers[row, column]} at row {row}, column {column}: centres must be finite.")
+    return centers

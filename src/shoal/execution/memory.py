@@ -1,0 +1,276 @@
+"""How much memory a fit may take: the limit that a user sets, a plan of what it needs, and what that leaves.
+
+The plan adds up what was measured, of processes that had done nothing else: the program and its compiled kernels, the blocks
+that threads work on, and what each method holds for all rows (its `_memory`) and for its centres (`_center_arrays`). What a fit
+can do without (bounds, rows at hand) takes what is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from ..data import pca as directions
+from ..data.rows import PARTITION, Rows, rows_in_a_block, working_dtype
+from ..data.scoped import Scoped
+from ..data.sizes import UNITS, format_size, parse_size
+from ..data.sources import DistributedSource, FileSource, Source
+from ..data.types import is_sparse
+from ..kmeans.init.kmeans_plus_plus import LEADING
+from ..kmeans.init.sample import SKETCH, sample_size
+from .threads import default_threads
+
+LIMIT: ContextVar[float | None] = ContextVar("limit", default=None)  # bytes, of the fits that are about to begin
+
+SPARE: ContextVar[float | None] = ContextVar("spare", default=None)  # of these, what the fit under way can do without
+
+THREADS: ContextVar[int | None] = ContextVar("threads", default=None)  # that the plan of the fit under way is for
+
+PROGRAM = 3.0e8  # bytes of Python, its packages and the compiled kernels
+
+SCORES = 8e6  # of a thread, beside its block
+
+UNPACKING = 1.3e8  # packed files: two batches, and what their package holds on to
+
+PARALLEL = 44.0  # k-means||: of every row its number, its distance, whose it is, and while some are drawn three numbers more
+
+PARALLEL_ROWS = 26.0  # k-means||: dense rows for each centre, all candidates twice and the last of them made ready
+
+FAR_TOO_MUCH = 2.0  # times the memory of the machine
+
+UNITS |= {f"{c}IB": 1024.0**i for i, c in enumerate("KMGTPE", 1)}
+
+
+class MemoryLimit(Scoped):
+    """Keep the fits in a `with` block below a limit, or refuse them before they begin.
+
+    Parameters
+    ----------
+    limit : int or str
+        Of the whole process, its packages included: bytes, or a number with a unit such as "512MB", "2GB" or "1GiB".
+
+    Notes
+    -----
+    A fit that would take more, by what was measured of its method, raises a MemoryError that says how much it would take and
+    how many rows would fit; one that needs fewer threads for it uses fewer. Bounds and batches take what is left. Rows must
+    come from a file (`open_rows`): those in memory are the caller's, and count as part of the limit. It holds for the
+    thread that entered it, and for `fit`, not for `predict`, which takes no more than blocks. Of limits within each other
+    the least holds.
+
+    Examples
+    --------
+    >>> import numpy as np, shoal
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> with shoal.MemoryLimit("512MB"):
+    ...     model = shoal.KMeans(n_clusters=3, random_state=0).fit(X)
+    >>> with shoal.MemoryLimit("64MB"):
+    ...     shoal.KMeans(n_clusters=3).fit(X)
+    Traceback (most recent call last):
+    ...
+    MemoryError: A limit of 64 MB is too little: KMeans on 1,000 rows takes about 324 MB: allow 328 MB.
+    """
+
+    _variable = LIMIT
+
+    def __init__(self, limit: Any) -> None:
+        self.limit = parse_size(limit)
+
+    def _setting(self) -> float:
+        outer = LIMIT.get()
+        return self.limit if outer is None else min(self.limit, outer)
+
+
+class Workload(NamedTuple):
+    """What a plan needs to know of the rows."""
+
+    n: int
+    d: int
+    itemsize: int  # bytes of a number as it is read
+    wide: int  # and as it is worked on
+    row: float  # bytes of a sparse row; 0 where rows are dense
+    held: float  # bytes that the source keeps in memory
+    fixed: float  # bytes that reading takes, however many rows there are
+    has_weights: bool
+
+    @classmethod
+    def of(cls, source: Source, has_weights: bool = False) -> Workload:
+        row = max(float(getattr(source, "row_bytes", 0)), 8.0) if is_sparse(source.read(0, 0)) else 0.0
+        is_file = isinstance(source, FileSource)
+        packed = is_file and source.fingerprint() is not None  # type: ignore[attr-defined]
+        fixed = packed * UNPACKING + (source.unpacking if is_file else 0.0)  # type: ignore[attr-defined]
+        wide, held = working_dtype(source.dtype).itemsize, float(getattr(source, "held_bytes", 0))
+        return cls(*source.shape, source.dtype.itemsize, wide, row, held, fixed, has_weights)
+
+    def first(self, n: int) -> Workload:
+        """Of the first n rows alone."""
+        return self._replace(n=n, held=self.held * n / self.n)
+
+    @property
+    def numbers(self) -> int:
+        """In a row, or about as many as a sparse one takes the room of."""
+        return math.ceil(self.row / self.wide) if self.row else self.d
+
+    @property
+    def block(self) -> int:
+        return min(self.n, rows_in_a_block(self.d, self.row > 0))
+
+    @property
+    def block_bytes(self) -> float:
+        """Of a block as it is read, as it is worked on, and of what is computed for each of its rows."""
+        return self.block * (max(3.5 * self.row + 64, 512) if self.row else self.d * (self.itemsize + 2.0 * self.wide))
+
+    def share_bytes(self, k: int, dense: bool) -> float:
+        """Of what one block adds to the sums: a row may leave one cluster and join another."""
+        full = 8.0 * k * self.d
+        if self.row and not dense:
+            full = min(1.5 * full, 3 * self.row * self.block)
+        return max(full if dense or self.row else min(full, 16.0 * self.block * self.d), 24.0 * self.d)
+
+    def sample_bytes(self, k: int) -> float:
+        """Of the rows to seed from: as they are read and in order, with the coordinates that they are judged by."""
+        width = min(self.d, SKETCH) if self.row else self.d
+        numbers = width * max(self.wide if self.row else self.itemsize + self.wide, 2 * self.wide)
+        heads = self.wide * (2 * min(width, LEADING) + 2 + math.log(k))
+        dense_rows, count = self.row * (self.d <= SKETCH), min(self.n, sample_size(self.d, k))
+        found = directions.memory(count, width, LEADING - 1, self.wide) if width > LEADING else 0.0
+        return count * (numbers + heads + dense_rows + 128.0) + found
+
+
+def plan(model: Any, source: Source, n_threads: int | None = None, has_weights: bool = False) -> dict[str, float]:
+    """Bytes that a fit of the model needs, by what they are for."""
+    return parts_of(model, Workload.of(source, has_weights), n_threads or default_threads())
+
+
+def parts_of(model: Any, load: Workload, n_threads: int) -> dict[str, float]:
+    """The plan for rows that are described by a workload."""
+    n, d, k, in_flight = load.n, load.d, model.n_clusters, n_threads + 2
+    blocks = min(PARTITION, -(-n // load.block))  # whose sums are added up before they go to those of all rows
+    double, single = model._center_arrays
+    init = getattr(model, "init", None)
+    share = load.share_bytes(0 if init is None else k, model._dense_shares)
+    own = {
+        "centres": k * d * (8.0 * double + load.wide * single),
+        "sums of blocks": share * (in_flight + model._dense_shares * n_threads) + 2 * min(12.0 * k * d, blocks * share),
+        **model._memory(load),
+    }
+    start = 0.0 if init is None else load.sample_bytes(k)
+    if isinstance(init, str) and init == "k-means||":
+        start += PARALLEL * n + PARALLEL_ROWS * k * d * load.wide
+    parts = {
+        "program": PROGRAM + load.fixed,
+        "rows in memory": load.held + 8.0 * n * load.has_weights,
+        "blocks": in_flight * (load.block_bytes + SCORES),
+        **own,
+        "start": max(start - sum(own.values()), 0.0),  # what it takes is gone when the others come
+    }
+    plans = [parts, *(parts_of(inner, load, n_threads) for inner in model._fits_before())]
+    return {name: size for name, size in max(plans, key=lambda plan: sum(plan.values())).items() if size}
+
+
+@contextlib.contextmanager
+def planned(model: Any, rows: Rows) -> Iterator[None]:
+    """A fit below the limit, if there is one: by fewer threads if need be, or not at all.
+
+    A fit within another one belongs to the plan of that one.
+    """
+    limit, threads = LIMIT.get(), THREADS.get()
+    if isinstance(rows.source, FileSource):
+        rows.source.prepare_multi_pass()
+    if threads is not None:
+        rows.n_threads = min(rows.n_threads, threads)
+        yield
+        return
+    if limit is None:
+        check_fit(model, rows.source, rows.has_weights)
+        yield
+        return
+    load = Workload.of(rows.source, rows.has_weights)
+    rows.n_threads, needed = _threads_within(model, load, rows.n_threads, limit)
+    tokens = SPARE.set(limit - needed), THREADS.set(rows.n_threads)
+    try:
+        yield
+    finally:
+        SPARE.reset(tokens[0])
+        THREADS.reset(tokens[1])
+
+
+def plan_wider(model: Any, rows: Rows) -> None:
+    """Plan once more for rows that turn out to need float64 where float32 was planned for; refuse what is too much then."""
+    limit, threads = LIMIT.get(), THREADS.get()
+    load = Workload.of(rows.source, rows.has_weights)
+    if limit is None or threads is None or load.wide == rows.dtype.itemsize:
+        return
+    fewer, needed = _threads_within(model, load._replace(wide=rows.dtype.itemsize), threads, limit)
+    if fewer < threads:
+        rows.use_threads(min(fewer, rows.n_threads))
+    SPARE.set(limit - needed)  # both until the plan of the fit ends
+    THREADS.set(fewer)
+
+
+def _threads_within(model: Any, load: Workload, n_threads: int, limit: float) -> tuple[int, float]:
+    """As many threads as keep below the limit, and the bytes that the fit takes by them; refused if not even one does."""
+    while (needed := sum(parts_of(model, load, n_threads).values())) > limit and n_threads > 1:
+        n_threads -= 1
+    if needed > limit:
+        raise MemoryError(_refusal(model, load, limit, needed))
+    return n_threads, needed
+
+
+def check_fit(model: Any, source: Source, has_weights: bool) -> None:
+    """Refuse a fit that this machine can't do, by far."""
+    if not isinstance(source, DistributedSource) and not getattr(
+        model, "store", False
+    ):  # elsewhere; with better advice of its own
+        needed = sum(plan(model, source, 1, has_weights).values())
+        check_machine(f"{type(model).__name__} on {source.shape[0]:,} rows", needed)
+
+
+def check_machine(what: str, needed: float) -> None:
+    """Refuse what this machine can't do, by far: otherwise the system ends the process, or others, without a word.
+
+    Plans are made for limits, and rather high: what is planned to take a little more than there is may do.
+    """
+    if needed > FAR_TOO_MUCH * (there := machine_bytes()):
+        raise MemoryError(
+            f"{what} takes about {format_size(needed)}, but this machine has {format_size(there)}: take fewer rows, columns or "
+            "clusters, or another method."
+        )
+
+
+def machine_bytes() -> float:
+    """Memory of this machine; infinite where it can't be found out."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not on every system
+        return math.inf
+
+
+def rows_that_fit(model: Any, load: Workload, limit: float) -> int:
+    """How many of the rows one thread can take: by halves, since some methods need more than so many bytes each."""
+    few, many = 0, load.n
+    while many - few > 1:
+        half = (few + many) // 2
+        few, many = (half, many) if sum(parts_of(model, load.first(half), 1).values()) <= limit else (few, half)
+    return few
+
+
+def _refusal(model: Any, load: Workload, limit: float, needed: float) -> str:
+    few = rows_that_fit(model, load, limit)
+    ways = f"allow {format_size(1.01 * needed)}" + (f", or take {few:,} of the rows" if few >= model.n_clusters else "")
+    what = f"{type(model).__name__} on {load.n:,} rows takes about {format_size(needed)}"
+    return f"A limit of {format_size(limit)} is too little: {what}: {ways}."
+
+
+def is_limited() -> bool:
+    """Whether the fit under way has a limit."""
+    return SPARE.get() is not None
+
+
+def spare(otherwise: float) -> float:
+    """Bytes for what a fit can do without: half of what the plan leaves, or what is usual if there is no limit."""
+    left = SPARE.get()
+    return otherwise if left is None else left / 2

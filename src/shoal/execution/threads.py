@@ -1,0 +1,145 @@
+"""The threads that work on blocks of rows. Nothing else in Shoal starts any.
+
+Who runs the blocks is an engine's business: it is handed a `Job` and gives its shares in row order. This one is the default;
+rows that live with workers elsewhere bring their own (see `sources.FarSource`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from itertools import islice
+from typing import Any, Self
+
+import joblib
+import numpy as np
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+from threadpoolctl import ThreadpoolController
+
+from ..data.cancellation import inherited, under
+from ..data.jobs import Job, folded
+from ..data.types import Array
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+_blas_lock = threading.Lock()
+
+_blas_depth = 0
+
+_blas_limit: Any = None
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """The workers are the threads; BLAS must not start its own. Counted, because fits may run side by side."""
+    global _blas_depth, _blas_limit
+    with _blas_lock:
+        if _blas_depth == 0:
+            _blas_limit = _blas().limit(limits=1, user_api="blas")
+            _blas_limit.__enter__()
+        _blas_depth += 1
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            _blas_depth -= 1
+            if _blas_depth == 0:
+                _blas_limit.__exit__(None, None, None)
+
+
+def _forget_blas() -> None:
+    """A forked child has none of the threads that asked for the limit or held the lock: nobody else would undo it."""
+    global _blas_lock, _blas_depth
+    _blas_lock = threading.Lock()
+    if _blas_depth:
+        _blas_depth = 0
+        _blas_limit.__exit__(None, None, None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_blas)
+
+
+def default_threads() -> int:
+    """As many as OpenMP would start (joblib tells its workers how many that is), on the CPUs that there are."""
+    return min(int(_openmp_effective_n_threads(only_physical_cores=False)), int(joblib.cpu_count()))
+
+
+class Threads:
+    """Worked with in a `with` block: its end is the threads' end.
+
+    A loop over shares that is left early, by an error, an interrupt or a deadline, cancels the blocks that are under way, so
+    that nobody waits for them.
+
+    BLAS is limited for as long, not for as long as shares are drawn: an error in the loop that draws them would leave
+    that in the hands of whoever keeps the traceback.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(one_blas_thread())
+        self._pool = ThreadPoolExecutor(self.count, "shoal")  # no thread is started before there is work for it
+        self._stack.callback(self._pool.shutdown, cancel_futures=True)
+        self._reader = ThreadPoolExecutor(1, "shoal-reader")
+        self._stack.callback(self._reader.shutdown, cancel_futures=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(self, job: Job, per_row: tuple[Array, ...]) -> Generator[Any]:
+        """Shares in row order, one a block or, where they add up, one a partition. Files are read by one more thread."""
+        blocks = [block for span in job.spans for block in span.blocks()]
+
+        def read(here: slice) -> Any:
+            return job.source.read(here.start, here.stop)
+
+        def work(here: slice, raw: Any) -> Any:
+            mine = (np.ascontiguousarray(a[here]) for a in per_row)  # a copy for constant weights alone
+            return job.fn(here.start, raw, *mine, *job.args)
+
+        shares = self.map(read, work, blocks, job.source.reads_ahead)
+        with contextlib.closing(shares):
+            for span in job.spans:
+                yield from folded(islice(shares, len(span.blocks())))
+
+    def map(self, read: Callable[[Any], Any], work: Callable[[Any, Any], Any], items: list[Any], ahead: bool) -> Generator[Any]:
+        """work(item, read(item)) of all items, in their order; read ahead of the work, if asked to."""
+        cancellation = inherited()
+
+        def both(item: Any, coming: Future[Any] | None) -> Any:
+            with under(cancellation):
+                cancellation.check()
+                return work(item, read(item) if coming is None else coming.result())
+
+        if len(items) < 2 or (self.count == 1 and not ahead):
+            yield from (both(item, None) for item in items)
+            return
+        waiting, reads = deque[Future[Any]](), deque[Future[Any]]()
+        try:
+            for item in items:
+                if ahead:
+                    reads.append(self._reader.submit(read, item))
+                waiting.append(self._pool.submit(both, item, reads[-1] if reads else None))
+                if len(waiting) > self.count + 1:
+                    yield waiting.popleft().result()
+                    if reads:
+                        reads.popleft()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            cancellation.is_set = True
+            for future in (*waiting, *reads):  # the work first: it waits for what is read
+                future.cancel()

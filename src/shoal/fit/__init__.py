@@ -1,0 +1,1 @@
+"""What all estimators share between `fit` and the fitted attributes."""

@@ -1,0 +1,159 @@
+"""`partial_fit`: rows that come chunk by chunk and are gone again, for methods whose centres are running means."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from threading import Lock, RLock
+from typing import Any, NamedTuple, Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from ..data.blocks import Centers
+from ..data.exactness import fallbacks
+from ..data.rows import Rows
+from ..data.statistics import enter_frame
+from ..data.types import Array, warn
+from . import streaming_means as running
+from .base import BaseCentroidClusterer
+from .centroid_model import UNIT, near_block, near_rows, restore_on_error
+from .partition import energy_block, weight_sums_of
+from .random_streams import resolve_seed
+from .schema import Parts, Spec, check_fitted_state, doubles, floats
+from .streaming_means import Means
+
+LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of models that are taking in a chunk, or have done so
+GUARD = Lock()
+
+
+def lock_of(model: Any) -> Any:
+    """Chunks of several threads move a model one after the other: none of them is lost. (A model may be copied, a lock not.)"""
+    with GUARD:
+        return LOCKS.setdefault(model, RLock())
+
+
+def _forget_locks() -> None:
+    """In a new process nobody holds one, whatever threads of the old one did."""
+    global GUARD
+    GUARD = Lock()
+    LOCKS.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_locks)
+
+
+class Stream(NamedTuple):
+    """All that is kept of the rows that have gone by."""
+
+    centers: Array  # (k, d) float64, as the user knows them
+    weight_sums: Array  # (k) float64: what they weigh
+    lengths: Array  # (k) float64: of the means whose directions they are; else 1
+    published: Array  # (k, d): what the user was given
+
+
+def _label_block(start: int, raw: Any, labels: Array, weights: Array, rows: Rows, centers: Centers) -> float:
+    block, centers = near_block(start, raw, rows, centers)
+    labels[:] = block.nearest(centers)
+    return energy_block(block, weights, labels, centers)
+
+
+def _fallback_block(start: int, raw: Any, rows: Rows) -> int:
+    """Which of the frames to fall back on a block takes."""
+    return near_rows(start, raw, fallbacks(rows))[0]
+
+
+class BaseStreamingClusterer(BaseCentroidClusterer):
+    """Center movers that also take rows chunk by chunk."""
+
+    _stream: Stream
+
+    @abstractmethod
+    def _take_in(self, rows: Rows, means: Means) -> None:
+        """Let a chunk of rows, in their order, move the means."""
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Take in one more chunk of rows. If that fails, the model stays what it was.
+
+        The first chunk places the centres as `init` says; later ones, and those after a `fit`, move them on. A centre that
+        no row has come to stays where it is. One start,
+        no `tol`, `time_budget` or `callback`; `history_` and `stop_reason_` stay those of the last `fit`.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            Real numbers, finite: at least `n_clusters` rows in the first chunk, one in later ones.
+        y : ignored
+        sample_weight : array of shape (n_samples,), float or None, default=None
+            How much each row counts; None for 1 each.
+
+        Returns
+        -------
+        self
+            `labels_` and `inertia_` are of this chunk, `n_iter_` counts one more.
+        """
+        self._validate_params()
+        with lock_of(self), restore_on_error(self):
+            if hasattr(self, "_stream"):
+                self._check_stream()
+                rows, _ = self._rows(X, sample_weight)
+                with rows:
+                    self._next_chunk(rows)
+            else:
+                rows, given = self._validate_input(X, sample_weight)
+                with rows:
+                    self._frame = enter_frame(rows).frame
+                    means = running.initial_means(rows, self._start(rows, given, X, resolve_seed(self.random_state), 0))
+                    self._finish_chunk(rows, means)
+                    found = int(np.count_nonzero(means.weight_sums))
+                    if given is None and found < self.n_clusters:
+                        warn(self._why_few(found, rows), ConvergenceWarning)
+        return self
+
+    def _check_stream(self) -> None:
+        """Whether parameters and attributes are still those of the chunks before."""
+        k = check_fitted_state(self, "n_features_in_", "_stream")["k"]
+        found = {"n_clusters": self.n_clusters, "the number of cluster_centers_": len(np.atleast_1d(self.cluster_centers_))}
+        for name, value in found.items():
+            if value != k:
+                raise ValueError(f"{name} is {value}, but was {k} for the chunks before: set it back, or fit again.")
+
+    def _fitted_schema(self) -> dict[str, Spec]:
+        lengths = doubles("k", low=0, high=1 + UNIT)
+        parts = {
+            "centers": doubles("k", "d"),
+            "weight_sums": doubles("k", low=0),
+            "lengths": lengths,
+            "published": floats("k", "d"),
+        }
+        return {**super()._fitted_schema(), "_stream": Parts(Stream, parts)}
+
+    def _next_chunk(self, rows: Rows) -> None:
+        # float64 for rows far out of the range of those before, without a shift where that rounds any
+        rows = fallbacks(rows)[max(rows.map_raw_blocks(_fallback_block, rows))]
+        C, weight_sums, lengths, published = self._stream
+        if not np.array_equal(self.cluster_centers_, published):  # the user has put them elsewhere
+            C, lengths = self._checked_centers(), np.ones(len(C))
+        self._finish_chunk(rows, running.initial_means(rows, rows.frame.into(C, np.dtype(np.float64)), weight_sums, lengths))
+
+    def _finish_chunk(self, rows: Rows, means: Means) -> None:
+        self._take_in(rows, means)
+        self.cluster_centers_ = self._public(rows, means)
+        exact = rows.frame.out_of(means.centers, np.dtype(np.float64))
+        self._stream = Stream(exact, means.weight_sums, means.lengths, self.cluster_centers_.copy())
+        self.labels_ = np.empty(len(rows), np.int32)
+        centers = rows.prepare(rows.frame.into(self.cluster_centers_, rows.dtype))
+        per_row = (self.labels_, rows.weights)
+        self.inertia_ = rows.frame.energy_out_of(sum(rows.map_raw_blocks(_label_block, rows, centers, per_row=per_row)))
+        self.n_iter_ = getattr(self, "n_iter_", 0) + 1
+        self._record_parameters()
+
+    def _remember(self, rows: Rows) -> None:
+        C = self.cluster_centers_
+        weight_sums, lengths = weight_sums_of(self.labels_, rows.weights, len(C)), np.ones(len(C))
+        if rows.frame.unit:
+            sums = running.assign_and_sum(rows, rows.frame.into(C, rows.dtype), self.labels_.copy()).sums
+            lengths = np.linalg.norm(sums, axis=1) / np.where(weight_sums > 0, weight_sums, 1)
+        self._stream = Stream(C.astype(np.float64), weight_sums, lengths, C.copy())

@@ -1,0 +1,181 @@
+"""Rows that lie in a file as they do in memory, one after the other: dense, or as the three arrays of a CSR matrix.
+
+What has to be read often but lies badly is copied to a scratch file once, which has no name and so is gone as soon as nobody
+reads it, even after a kill.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ..data.types import Array, at_most_float64, sparse_dtype
+from ..exceptions import InvalidFileError
+from ..kernels.files import read_spans
+from .errors import wrap_read_errors
+from .file_cache import READS_AT, File
+
+FEW = 8  # spans that are not worth to load a kernel for
+
+
+class RawRows:
+    """Dense rows of equal size."""
+
+    is_map = reads_ahead = True
+    is_packed = False
+    unpacking = held_bytes = 0
+
+    def prepare_multi_pass(self) -> None:
+        """Which takes no preparation."""
+
+    def __init__(self, file: File, shape: tuple[int, int], dtype: Any, offset: int = 0, lead: Array | None = None) -> None:
+        """`lead`: the bytes that go before each row, always the same."""
+        self.file, self.shape, self.raw_dtype, self.offset = file, shape, np.dtype(dtype), offset
+        self.dtype = at_most_float64(np.empty(0, dtype)).dtype
+        self.lead = np.empty(0, np.uint8) if lead is None else lead
+        self.stride = len(self.lead) + shape[1] * self.raw_dtype.itemsize
+        self.row_bytes = shape[1] * self.dtype.itemsize
+
+    def read(self, start: int, stop: int) -> Array:
+        return self._spans(np.array([start]), np.array([stop]))
+
+    def take(self, rows: Array) -> Array:
+        rows = np.asarray(rows, np.int64)
+        if len(rows) and (np.diff(rows) > 0).all():
+            return self._spans(*runs(rows))
+        some, places = np.unique(rows, return_inverse=True)
+        return self._spans(*runs(some))[places]
+
+    def _spans(self, starts: Array, stops: Array) -> Array:
+        """Rows from each start to its stop, one span after the other."""
+        buffer = np.empty((int((stops - starts).sum()), self.stride), np.uint8)
+        done = 0
+        if READS_AT and len(starts) > FEW:
+            with self.file.opened() as fd:
+                done = read_spans(fd, starts, stops, self.stride, self.offset, buffer)
+        view = memoryview(buffer.reshape(-1).data)[int((stops - starts)[:done].sum()) * self.stride :]
+        for start, stop in zip(starts[done:].tolist(), stops[done:].tolist(), strict=True):
+            size = (stop - start) * self.stride
+            self.file.fill(view[:size], self.offset + start * self.stride)
+            view = view[size:]
+        if len(self.lead):
+            self._check_leads(buffer, starts, stops)
+            buffer = np.ascontiguousarray(buffer[:, len(self.lead) :])
+        return at_most_float64(buffer.view(self.raw_dtype).reshape(len(buffer), self.shape[1]))
+
+    def _check_leads(self, buffer: Array, starts: Array, stops: Array) -> None:
+        bad = (buffer[:, : len(self.lead)] != self.lead).any(axis=1)
+        if bad.any():
+            rows = np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)])
+            row = int(rows[np.argmax(bad)])
+            raise InvalidFileError(
+                f"{self.file.name}: row {row} (byte {self.offset + row * self.stride:,}) says that it has another length than "
+                f"the first row's {self.shape[1]}: write all rows with the same number of columns."
+            )
+
+
+class CSRRows:
+    """Sparse rows: values and columns on disk, where rows begin in memory."""
+
+    is_map = reads_ahead = True
+    is_packed = False
+    unpacking = 0
+
+    def prepare_multi_pass(self) -> None:
+        """Which takes no preparation."""
+
+    def __init__(self, data: RawRows, indices: RawRows, indptr: Array, d: int, base: int = 0) -> None:
+        """`base`: the number of the first column."""
+        self.data, self.indices, self.indptr, self.base = data, indices, indptr, base
+        self.shape, self.dtype, self.held_bytes = (len(indptr) - 1, d), sparse_dtype(data.dtype), indptr.nbytes
+        self.row_bytes = int(indptr[-1]) * (data.row_bytes + indices.row_bytes) // max(len(indptr) - 1, 1)
+
+    def read(self, start: int, stop: int) -> Any:
+        return self._spans(np.array([start]), np.array([stop]))
+
+    def take(self, rows: Array) -> Any:
+        some, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
+        block = self._spans(*runs(some))
+        return block if np.array_equal(rows, some) else sparse.csr_array(block[places])
+
+    def _spans(self, starts: Array, stops: Array) -> Any:
+        spans = self.indptr[starts], self.indptr[stops]
+        data, indices = (part._spans(*spans)[:, 0] for part in (self.data, self.indices))
+        indices = indices - self.base
+        if len(indices) and not (indices.min() >= 0 and indices.max() < self.shape[1]):
+            raise InvalidFileError(
+                f"{self.data.file.name}: near row {int(starts[0])} a value stands in column "
+                f"{int(indices.min() if indices.min() < 0 else indices.max())} of {self.shape[1]}: write the matrix anew."
+            )
+        lengths = [np.diff(self.indptr[a : b + 1]) for a, b in zip(starts, stops, strict=True)]
+        indptr = np.concatenate([[0], *lengths]).cumsum()
+        data = data.astype(self.dtype, copy=False)
+        block = sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.shape[1]))
+        if not block.has_canonical_format:
+            with wrap_read_errors(
+                self.data.file.name, f"adding up what stands twice in a row of {data.dtype}", "write the matrix anew"
+            ):
+                block.sum_duplicates()
+        return block
+
+
+def runs(rows: Array) -> tuple[Array, Array]:
+    """Where runs of neighbours start and stop, of rows in ascending order."""
+    ends = np.flatnonzero(np.diff(rows) != 1)
+    return rows[np.concatenate([[0], ends + 1])[: len(rows)]], rows[np.concatenate([ends, [-1]])[: len(rows)]] + 1
+
+
+class Scratch:
+    """Dense rows, written one block after the other, then read."""
+
+    def __init__(self, name: str, d: int, dtype: Any, folder: str | None, expected: int = 0) -> None:
+        self.name, self.d, self.dtype, self.n = name, d, np.dtype(dtype), 0
+        self.folder = folder or tempfile.gettempdir()
+        if expected > shutil.disk_usage(self.folder).free:
+            raise self._full(expected)
+        with tempfile.TemporaryFile(dir=self.folder, prefix="shoal-") as file:
+            self.file = File(os.dup(file.fileno()), f"the scratch copy of {name}")
+
+    def append(self, block: Array) -> None:
+        view = memoryview(np.ascontiguousarray(block, self.dtype).reshape(-1).view(np.uint8).data)
+        try:
+            with self.file.opened() as fd:
+                while len(view):
+                    view = view[os.write(fd, view) :]
+        except OSError as error:
+            raise self._full(len(view)) if error.errno == errno.ENOSPC else error from error
+        self.n += len(block)
+
+    def _full(self, size: int) -> OSError:
+        why = f"no room for {size:,} bytes more of the scratch copy of {self.name}: name a folder with room as scratch="
+        return OSError(errno.ENOSPC, why, self.folder)
+
+    def rows(self) -> RawRows:
+        return RawRows(self.file, (self.n, self.d), self.dtype)
+
+
+class SparseScratch:
+    """The same for CSR matrices, whose width is known in the end."""
+
+    def __init__(self, name: str, dtype: Any, index_dtype: Any, folder: str | None) -> None:
+        self.data, self.indices = Scratch(name, 1, dtype, folder), Scratch(name, 1, index_dtype, folder)
+        self.lengths: list[Array] = []
+
+    def append(self, block: Any) -> None:
+        self.data.append(block.data[:, None])
+        self.indices.append(block.indices[:, None])
+        self.lengths.append(np.diff(block.indptr).astype(np.int64))
+
+    def rows(self, d: int, base: int = 0) -> CSRRows:
+        indptr = np.zeros(1 + sum(map(len, self.lengths)), np.int64)
+        if self.lengths:
+            np.concatenate(self.lengths, out=indptr[1:])
+        self.lengths.clear()
+        np.cumsum(indptr, out=indptr)
+        return CSRRows(self.data.rows(), self.indices.rows(), indptr, d, base)

@@ -1,0 +1,80 @@
+"""Stable tags of the classes that models and checkpoints hold.
+
+A file names a class by its tag, never by its module, so that code can move without making files unreadable. A tag that was
+released is never given to another class; a class whose fields change in a way that old files can't follow gets a new tag, and
+`archive.VERSION` counts up where the layout of the file itself changes.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+CLASSES = {  # tag -> where the class is
+    "binary_kmeans": "shoal.binary.binary_kmeans:BinaryKMeans",
+    "compressed_kmeans": "shoal.binary.compressed:CompressedKMeans",
+    "compressed_kmeans.codes": "shoal.binary.compressed:Learned",
+    "compressed_kmeans.info": "shoal.binary.learning:LearningInfo",
+    "compressed_kmeans.state": "shoal.binary.learning:LearningState",
+    "exact_spectral": "shoal.spectral.exact:ExactSpectral",
+    "fit": "shoal.fit.checkpoint:FitProgress",
+    "fit.restarts": "shoal.fit.restarts:RestartState",
+    "fit.run": "shoal.fit.loop:RunResult",
+    "frame": "shoal.data.frame:Frame",
+    "gradient_kmeans": "shoal.kmeans.gradient:GradientKMeans",
+    "gradient_kmeans.state": "shoal.kmeans.gradient:GradientState",
+    "kmeans": "shoal.kmeans.kmeans:KMeans",
+    "kmeans.info": "shoal.fit.partition:PartitionInfo",
+    "kmeans.state": "shoal.fit.partition:Partition",
+    "landmark_spectral": "shoal.spectral.landmarks:LandmarkSpectral",
+    "landmark_spectral.map": "shoal.spectral.landmarks:LandmarkMap",
+    "linear_code": "shoal.binary.codes:LinearCode",
+    "mini_batch_kmeans": "shoal.kmeans.minibatch:MiniBatchKMeans",
+    "mini_batch_kmeans.info": "shoal.kmeans.minibatch:MiniBatchInfo",
+    "mini_batch_kmeans.state": "shoal.kmeans.minibatch:MiniBatchState",
+    "mini_batch_spectral": "shoal.spectral.minibatch:MiniBatchSpectral",
+    "mini_batch_spectral.state": "shoal.spectral.minibatch:MiniBatchSpectralState",
+    "nested_kmeans": "shoal.kmeans.nested:NestedKMeans",
+    "nested_kmeans.info": "shoal.kmeans.nested:NestedInfo",
+    "nested_kmeans.state": "shoal.kmeans.nested:NestedState",
+    "nystrom_spectral": "shoal.spectral.nystrom:NystromSpectral",
+    "online_kmeans": "shoal.kmeans.online:OnlineKMeans",
+    "online_kmeans.state": "shoal.kmeans.online:OnlineState",
+    "power_spectral": "shoal.spectral.power:PowerSpectral",
+    "power_spectral.state": "shoal.spectral.power:PowerState",
+    "spectral.affinity.kernel": "shoal.spectral.affinity:KernelAffinity",
+    "spectral.affinity.neighbors": "shoal.spectral.affinity_factory:Neighbors",
+    "spectral.affinity.precomputed": "shoal.spectral.affinity_factory:Given",
+    "spectral.extension": "shoal.spectral.embedding:Extension",
+    "spectral.info": "shoal.spectral.embedding:SpectralInfo",
+    "spectral.map": "shoal.spectral.embedding:Map",
+    "spherical_mixture": "shoal.kmeans.mixture:SphericalMixture",
+    "spherical_mixture.info": "shoal.kmeans.mixture:MixtureInfo",
+    "spherical_mixture.state": "shoal.kmeans.mixture:MixtureState",
+    "standardized": "shoal.fit.standardized:Standardized",
+    "stream": "shoal.fit.streaming:Stream",
+    "streaming_means.dense": "shoal.fit.streaming_means:DenseMeans",
+    "streaming_means.sparse": "shoal.fit.streaming_means:SparseMeans",
+    "variance_reduced_kmeans": "shoal.kmeans.variance_reduced:VarianceReducedKMeans",
+    "variance_reduced_kmeans.info": "shoal.kmeans.variance_reduced:VarianceReducedInfo",
+    "variance_reduced_kmeans.state": "shoal.kmeans.variance_reduced:VarianceReducedState",
+}
+TAGS = {place: tag for tag, place in CLASSES.items()}
+
+
+def tag_of(cls: type, name: str) -> str:
+    """Return the tag of a class; `name` says in an error message what is of that class."""
+    try:
+        return TAGS[f"{cls.__module__}:{cls.__qualname__}"]
+    except KeyError:
+        message = f"{name} is a {cls.__qualname__} of {cls.__module__}, which a Shoal file cannot hold: remove it first."
+        raise TypeError(message) from None
+
+
+def class_of(tag: Any) -> type:
+    """Return the class that a file names by its tag."""
+    if not isinstance(tag, str) or tag not in CLASSES:
+        raise ValueError(f"{str(tag)[:60]!r} is not the tag of a Shoal class")
+    module, _, name = CLASSES[tag].partition(":")
+    found: type = getattr(import_module(module), name)
+    return found

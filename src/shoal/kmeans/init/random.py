@@ -1,0 +1,25 @@
+"""TODO"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...data.rows import Rows
+from ...data.types import Array
+from ...execution.deadline import NO_DEADLINE, Deadline, Pace
+from ...fit.random_streams import draw, draw_at_once
+from .sample import _sample
+
+
+def random_rows(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
+    """k rows, drawn by weight; different ones, as long as there are any."""
+    ids, _, mass, keys = _sample(rows, k, rng)
+    chosen, pace = np.empty(k, np.int64), Pace(k, deadline)
+    for j in range(k):
+        if pace.is_late(j):  # by the same distribution
+            chosen[j:] = draw_at_once(rng, mass, k - j, keys)
+            break
+        chosen[j] = draw(rng, mass, 1)[0]
+        low, high = (int(np.searchsorted(keys, keys[chosen[j]], side)) for side in ("left", "right"))
+        mass[low:high] = 0
+    return rows.take(ids[chosen])

@@ -1,0 +1,98 @@
+"""`KMeans`: exact k-means by Lloyd's method or any of the faster ones that give the same result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from sklearn.utils._param_validation import StrOptions
+
+from ..data.rows import Rows
+from ..data.statistics import Moments
+from ..execution.memory import Workload
+from ..fit import partition
+from ..fit.base import BaseCentroidClusterer
+from ..fit.parameters import keep
+from ..fit.schema import Choice, Spec
+from ..fit.solver import Method
+from .dispatch import ALGORITHMS, memory, select_algorithm
+from .init import SETTLED
+
+
+class KMeans(BaseCentroidClusterer):
+    """Exact k-means: Lloyd's result, to the last bit, for less work.
+
+    Parameters
+    ----------
+    algorithm : {"auto", "lloyd", "hamerly", "elkan", "yinyang", "exponion", "projected"}, default="auto"
+        How to find Lloyd's labels. All give the same result; "projected" is for dense rows.
+    ...
+
+    Attributes
+    ----------
+    ...
+    history_ : list of dict
+        One record a step of the start that was kept: step, seconds, energy (of the centres that came in), shift, rows
+        (that bounds did not settle), distances (computed), reassigned (rows), start (which of them, from 0).
+    algorithm_ : str
+        What ran; "projected", chosen by "auto", may begin with steps of Lloyd's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import KMeans
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]], dtype=np.float32)
+    >>> model = KMeans(n_clusters=2, random_state=0).fit(X)
+    >>> sorted(model.cluster_centers_[:, 0].tolist())
+    [1.0, 10.0]
+    >>> model.inertia_
+    16.0
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **BaseCentroidClusterer._parameter_constraints,
+        "algorithm": [StrOptions({"auto", *ALGORITHMS})],
+    }
+
+    _seedings = SETTLED
+
+    algorithm: str
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "k-means++",
+        n_init: int | str = "auto",
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        time_budget: float | None = None,
+        algorithm: str = "auto",
+        metric: str = "euclidean",
+        random_state: Any = None,
+        n_threads: int | None = None,
+        callback: Callable[[dict[str, Any]], bool | None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        keep(self, locals())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.algorithm != "projected"
+        return tags
+
+    def _memory(self, load: Workload) -> dict[str, float]:
+        return {**super()._memory(load), **memory(self.algorithm, load.n, load.d, self.n_clusters, load.wide)}
+
+    def _fitted_schema(self) -> dict[str, Spec]:
+        return {**super()._fitted_schema(), "algorithm_": Choice(tuple(ALGORITHMS))}
+
+    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
+        self.algorithm_, assign = select_algorithm(rows, self.n_clusters, self.algorithm)
+        tol = self.tol * moments.variance
+        return Method(
+            begin=lambda centers, start: partition.initial_partition(rows, centers),
+            step=lambda state: partition.advance(rows, state, assign),
+            done=lambda state, info: info.reassigned == 0 or info.shift <= tol,
+            assign=assign,
+        )

@@ -1,0 +1,59 @@
+"""`Scoped`: what is set for a `with` block is what it was before when the block ends, whoever else has entered it."""
+
+import threading
+
+import pytest
+
+import shoal
+from shoal.execution.engine import ENGINE
+from shoal.execution.memory import LIMIT
+from shoal.fit.checkpoint import CHECKPOINT_STORE
+
+SCOPES = pytest.mark.parametrize(
+    ("make", "variable"),
+    [
+        (lambda folder: shoal.Checkpoint(folder / "kept.npz"), CHECKPOINT_STORE),
+        (lambda folder: shoal.Engine(None), ENGINE),
+        (lambda folder: shoal.MemoryLimit("1GB"), LIMIT),
+    ],
+    ids=["checkpoint", "engine", "limit"],
+)
+
+
+@SCOPES
+def test_within_itself(make, variable, tmp_path):
+    before, scope = variable.get(), make(tmp_path)
+    with scope:
+        inside = variable.get()
+        with scope:
+            assert variable.get() == inside
+        assert variable.get() == inside
+    assert variable.get() == before
+
+
+@SCOPES
+def test_in_several_threads_at_once(make, variable, tmp_path):
+    before, scope, together, left = variable.get(), make(tmp_path), threading.Barrier(3, timeout=30), []
+
+    def use():
+        with scope:
+            together.wait()
+        left.append(variable.get())
+
+    threads = [threading.Thread(target=use) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert left == [before] * 3
+
+
+def test_left_in_another_order():
+    engine, limit = shoal.Engine(None), shoal.MemoryLimit("1GB")
+    before = ENGINE.get(), LIMIT.get()
+    engine.__enter__()
+    limit.__enter__()
+    engine.__exit__()
+    assert (ENGINE.get(), LIMIT.get()) == (before[0], 1e9)
+    limit.__exit__()
+    assert (ENGINE.get(), LIMIT.get()) == before

@@ -1,0 +1,462 @@
+"""Files that are not what they seem: one sentence that names the file, the place and the way out; nothing worse."""
+
+import io
+import json
+import os
+import pickle
+import struct
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import shoal
+from shoal import open_rows
+from shoal.exceptions import InvalidFileError
+from shoal.formats import errors, text
+from tests.formats import writers
+from tests.strategies import blobs
+
+X = blobs(300, 4, 3)[0].astype(np.float32)
+KINDS = {**writers.DENSE, "rows.csv": writers._csv, "rows.svmlight": writers.svmlight}
+ONE_FILE = [name for name in KINDS if "." in name and name != "rows.zarr"]
+
+
+def header(shape="(300, 4)", descr="'<f4'", order="False", more=""):
+    text = f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, {more}}}".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text) + 1) + text + b"\n"
+
+
+class Loaded(Exception):
+    """What a pickle does that is loaded."""
+
+
+class Trap:
+    def __reduce__(self):
+        return exec, ("raise __import__('tests.formats.test_bad_files').io.test_bad_files.Loaded",)
+
+
+def trapped():
+    stream = io.BytesIO()
+    np.save(stream, np.array([[Trap()]], object), allow_pickle=True)
+    return stream.getvalue()
+
+
+def packed(**members):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(f"{name}.npy", data)
+    return stream.getvalue()
+
+
+def saved(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def csr(indices=(0, 1, 0), indptr=(0, 2, 3), shape=(2, 2), kind=b"csr", data=(1.0, 2.0, 3.0)):
+    arrays = {"format": kind, "shape": shape, "data": data, "indices": indices, "indptr": indptr}
+    return packed(**{name: saved(np.array(value)) for name, value in arrays.items()})
+
+
+BYTES = {  # name -> bytes, what the message must say
+    "empty.npy": (b"", "is empty"),
+    "magic.npy": (b"PK\x03\x04" + bytes(100), "header"),
+    "cut.npy": (saved(X)[:-1], r"shape \(300, 4\).*cut or changed"),
+    "long.npy": (saved(X) + b"\0", "cut or changed"),
+    "lie.npy": (header("(301, 4)") + X.tobytes(), "cut or changed"),
+    "negative.npy": (header("(-300, -4)") + X.tobytes(), "less than nothing"),
+    "giant.npy": (header("(10**9, 10**9)".replace("10**9", "1" + "0" * 9)) + X.tobytes(), "4,000,000,000,000,000,0"),
+    "overflow.npy": (header(f"({2**62}, 16)") + X.tobytes(), "cut or changed"),
+    "code.npy": (header("__import__('os').abort()") + X.tobytes(), "header"),
+    "flat.npy": (saved(X.ravel()), "shape"),
+    "text.npy": (saved(np.array([["a", "b"]])), "type <U1"),
+    "complex.npy": (saved(X + 1j), "complex64"),
+    "struct.npy": (saved(np.zeros((3, 4), "f4,f4")), "real numbers"),
+    "pickle.npy": (trapped(), "never unpickles"),
+    "pickle.npz": (packed(X=trapped()), "never unpickles"),
+    "noheader.npy": (b"\x93NUMPY\x01\x00\xff\xff" + b" " * 20, "header"),
+    "bomb.npz": (packed(X=header("(1073741824, 4)") + bytes(1 << 22)), "cut or changed"),
+    "none.npy": (header("(1000000000000000, 0)"), "have no columns"),
+    "nowhere.npy": (header(f"({2**70}, 0)"), "have no columns"),
+    "wide.npy": (header(f"(0, {2**70})"), "more than can be"),
+    "yes.npy": (header("(True, 4)") + bytes(16), "which is none"),
+    "no_rows.npy": (saved(X[:0]), "has no rows"),
+    "no_rows.csv": (b"a,b\n", "has no rows"),
+    "short.fvecs": (b"\1\0", "too few"),
+    "negative.fvecs": (struct.pack("<i", -4) + X.tobytes(), "claims to have -4 columns"),
+    "giant.fvecs": (struct.pack("<i", 2**31 - 1) + X.tobytes(), "cut"),
+    "ragged.fvecs": (struct.pack("<i2f", 2, 1, 2) + struct.pack("<i2f", 3, 1, 2), "row 1.*another length"),
+    "lie.fbin": (struct.pack("<2i", 301, 4) + X.tobytes(), "301 rows"),
+    "negative.fbin": (struct.pack("<2i", -300, -4) + X.tobytes(), "-300 rows"),
+    "giant.u8bin": (struct.pack("<2i", 2**31 - 1, 2**31 - 1), "do not take its 8 bytes"),
+    "notzip.npz": (b"hello", "zip"),
+    "none.npz": (packed(), "none"),
+    "several.npz": (packed(a=saved(X), b=saved(X)), "arrays a, b.*array="),
+    "coo.npz": (csr(kind=b"coo"), "not CSR"),
+    "beyond.npz": (csr(indices=(0, 7, 0)), "column 7 of 2"),
+    "below.npz": (csr(indices=(0, -1, 0)), "column -1 of 2"),
+    "falling.npz": (csr(indptr=(0, 3, 2)), "indptr leads out"),
+    "past.npz": (csr(indptr=(0, 2, 9)), "indptr leads out"),
+    "wrapping.npz": (csr(indices=(0,) * 4, data=(1.0,) * 4, indptr=(0, 2**63 - 1, -(2**63), -1, 4), shape=(4, 2)), "at row 1"),
+    "point.npz": (csr(shape=2), "sparse matrix failed"),
+    "cube.npz": (csr(shape=(2, 2, 2)), "sparse matrix failed"),
+    "formats.npz": (csr(kind=[b"csr", b"csr"]), "sparse matrix failed"),
+    "latin.npz": (csr(kind=b"\xff"), "sparse matrix failed"),
+    "uneven.npz": (csr(indices=(0, 1)), "do not fit together"),
+    "rows.npz": (csr(shape=(5, 2)), "5 rows"),
+    "wide.npz": (csr(shape=(2, -2)), "do not fit together"),
+    "x.parquet": (b"PAR1" + bytes(50) + b"PAR1", "Parquet"),
+    "x.arrow": (b"ARROW1\0\0" + bytes(50), "Arrow"),
+    "x.h5": (b"\x89HDF\r\n\x1a\n" + bytes(90), "HDF5"),
+    "words.csv": (b"a,b\n1,2\n3,x\n", r"line 3, column 'b' is 'x'"),
+    "gap.csv": (b"1,2\n,4\n", r"line 2, column 0 is empty"),
+    "ragged.csv": (b"1,2\n3,4,5\n", "line 2 has 3 fields"),
+    "short.csv": (b"1,2\n3\n", "line 2 has 1 field"),
+    "binary.csv": (b"1,2\n\0\0", "no text file"),
+    "latin.csv": (b"a,b\n1,2\n\xff,3\n", "UTF-8"),
+    "blank.csv": (b"\n\n \n", "is empty"),
+    "quoted.csv": (b'1,"2\n3"\n', "line 2 has 1 fields"),
+    "open.csv": (b'1,2\n3,"4\n', "line 2 has a quote that its end does not close"),
+    "open.txt": (b'1 2\n3\t"4\n', "line 2 has a quote that its end does not close"),
+    "wide.csv": (b"1," + b"9" * 200_000 + b"x\n", "field larger"),
+    "late.csv": (b"1,2\n3," + b"9" * 200_000 + b"x\n", "line 1 and those after"),
+    "wide_digits.csv": ("1,2\n3,４\n".encode(), "line 2, column 1 is '４', no number in digits from 0 to 9"),
+    "all_wide.csv": ("１,２\n3,4\n".encode(), "line 1, column 0 is '１', no number in digits"),
+    "hole.csv": (b"a\n1\n\n3\n", "line 3 is empty, but line 4 is not"),
+    "after_header.csv": (b"a,b\n\n1,2\n", "line 2 is empty, but line 3"),
+    "hole.tsv": (b"a\tb\n1\t2\n\t\n3\t4\n", "line 3, column 'a' is empty"),
+    "first.tsv": (b"\t\n3\t4\n", "line 1, column 0 is empty"),
+    "last.tsv": (b"3\t4\n\t\n", "line 2, column 0 is empty"),
+    "hole.txt": (b"1 2\n \n3 4\n", "line 2 is empty"),
+    "colons.svmlight": (b"0 1:2:3 4\n", "line 1 has '1:2:3'"),
+    "across.svmlight": (b"0 1:2:3\n0 4\n", "line 1 has '1:2:3'"),
+    "pair.svmlight": (b"0 1:2\n0 3\n", "line 2 has '3'"),
+    "label.svmlight": (b"x 1:2\n", "line 1 begins with 'x'"),
+    "order.svmlight": (b"0 2:1 1:3\n", "column 1 after 2"),
+    "twice.svmlight": (b"0 2:1 2:3\n", "column 2 after 2"),
+    "giant.svmlight": (b"0 99999999999999999999:1\n", "columns up to"),
+    "negative.svmlight": (b"0 -1:1\n", "line 1 has '-1:1'"),
+    "word.svmlight": (b"0 1:a\n", "line 1 has '1:a'"),
+    "underscore.svmlight": (b"0 1_0:1\n", "line 1 has '1_0:1'"),
+    "blank.svmlight": (b"# nothing\n", "is empty"),
+    "x.unknown": (b"1,2", "ends in none of"),
+}
+
+
+def every(path):
+    """All rows of a file."""
+    rows = open_rows(path)
+    return rows.take(np.arange(len(rows)))
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_bytes(tmp_path, name):
+    data, says = BYTES[name]
+    for package in ("pyarrow", "h5py") if name in ("x.parquet", "x.arrow", "x.h5") else ():
+        pytest.importorskip(package)
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InvalidFileError, match=says) as caught:
+        every(tmp_path / name)
+    message = str(caught.value)
+    assert name in message
+    assert "\n" not in message
+    assert len(message) < 600
+
+
+class TestTables:
+    @pytest.fixture(autouse=True)
+    def pyarrow(self):
+        self.pa = pytest.importorskip("pyarrow")
+
+    def says(self, tmp_path, table, says, **options):
+        writers.to_parquet(tmp_path / "x.parquet", table)
+        with pytest.raises(InvalidFileError, match=says):
+            open_rows(tmp_path / "x.parquet", **options).take(np.array([0]))
+
+    def test_missing_values(self, tmp_path):
+        self.says(tmp_path, self.pa.table({"a": [1, 2, None]}), "row 2 of column 'a' is missing")
+        self.says(tmp_path, self.pa.table({"e": [[1.0], None]}), "row 1 of column 'e' is missing")
+        self.says(tmp_path, self.pa.table({"e": [None, [1.0]]}), "row 0 of column 'e' is missing")
+        self.says(tmp_path, self.pa.table({"e": [[1.0, 2.0], [3.0, None]]}), "number 1 of row 1 of column 'e' is missing")
+
+    def test_what_is_no_number(self, tmp_path):
+        self.says(tmp_path, self.pa.table({"a": [1], "b": ["x"]}), "column 'b' holds values of type string.*id_column=")
+        self.says(tmp_path, self.pa.table({"e": [["x"]]}), "column 'e' holds values of type list")
+        self.says(tmp_path, self.pa.table({"e": [[[1.0]]]}), "column 'e' holds values of type list")
+        self.says(tmp_path, self.pa.table({"t": self.pa.array([0], self.pa.timestamp("s"))}), "column 't' holds values")
+
+    def test_lists(self, tmp_path):
+        self.says(tmp_path, self.pa.table({"e": [[1.0, 2.0], [3.0]]}), "row 1 of column 'e' is a list of 1 .* first one has 2")
+        both = self.pa.table({"a": [1.0], "e": [[1.0]], "f": [[1.0]]})
+        self.says(tmp_path, both, "holds whole rows", columns=["a", "e"])
+        self.says(tmp_path, both, "holds whole rows")
+
+    @pytest.mark.parametrize("fixed", [False, True])
+    def test_lists_of_nothing(self, tmp_path, fixed):
+        kind = self.pa.list_(self.pa.float32(), 0) if fixed else self.pa.list_(self.pa.float32())
+        self.says(tmp_path, self.pa.table({"e": self.pa.array([[], []], kind)}), "no columns")
+
+    def test_columns_that_are_not_there(self, tmp_path):
+        table = self.pa.table({"a": [1.0], "b": [2.0]})
+        self.says(tmp_path, table, "no column named 'c': it has a, b", columns=["c"])
+        self.says(tmp_path, table, "no column 2: number its columns from 0 to 1", columns=[2])
+        self.says(tmp_path, table, "no column named 'c'", id_column="c")
+        self.says(tmp_path, table, "names none", columns=[])
+
+    def test_folders_of_several_schemas(self, tmp_path):
+        for i, column in enumerate(["a", "b"]):
+            writers.to_parquet(tmp_path / f"{i}.parquet", self.pa.table({column: [1.0]}))
+        with pytest.raises(
+            InvalidFileError, match=r"1.parquet: has 1 columns of float64, named \['b'\], but 0.parquet has .*'a'"
+        ):
+            open_rows(tmp_path)
+
+    def test_a_table_that_claims_more_than_it_can_hold(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(errors, "SMALL", 1 << 20)
+        monkeypatch.setattr(errors, "BOMB", 20)
+        writers.to_parquet(tmp_path / "x.parquet", self.pa.table({"a": np.ones(500_000)}), row_group_size=500_000)
+        with pytest.raises(InvalidFileError, match="claim to hold 4,000,000"):
+            open_rows(tmp_path / "x.parquet")
+
+
+def test_folders(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidFileError, match="no file that Shoal can read"):
+        open_rows(tmp_path / "empty")
+    np.save(tmp_path / "a.npy", X)
+    (tmp_path / "b.csv").write_text("1,2")
+    with pytest.raises(InvalidFileError, match="several kinds"):
+        open_rows(tmp_path)
+    (tmp_path / "b.csv").unlink()
+    np.save(tmp_path / "b.npy", X[:, :3])
+    with pytest.raises(InvalidFileError, match=r"b.npy: has 3 columns of float32, but a.npy has 4"):
+        open_rows(tmp_path)
+
+
+def test_packed_files_in_a_folder_are_told_of(tmp_path):
+    np.save(tmp_path / "a.npy", X)
+    for name in ("README.md", "_SUCCESS", ".a.npy.crc"):
+        (tmp_path / name).write_text("1")
+    assert open_rows(tmp_path).shape == X.shape
+    (tmp_path / "b.npy.gz").write_bytes(saved(X))
+    with pytest.warns(UserWarning, match=r"b.npy.gz is not read"):
+        assert open_rows(tmp_path).shape == X.shape
+
+
+def test_pipes_and_devices(tmp_path):
+    """Which could be read forever."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "zeros.npy").symlink_to("/dev/zero")
+    for path in (tmp_path / "pipe.csv", tmp_path / "zeros.npy"):
+        with pytest.raises(InvalidFileError, match="neither a file nor a folder"):
+            open_rows(path)
+    (tmp_path / "zeros.npy").unlink()
+    with pytest.raises(InvalidFileError, match=r"pipe.csv: is neither"):
+        open_rows(tmp_path)
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+def test_text_of_several_lines_where_a_part_of_a_file_ends(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(text, "PART", 2 * text.LINE)  # two lines
+    (tmp_path / "x.csv").write_text('x,y,t\n1,2,a\n5,6,"foo\n3,4,bar"\n7,8,b\n')
+    with pytest.raises(InvalidFileError, match="line 3 has a quote that its end does not close"):
+        open_rows(tmp_path / "x.csv", id_column="t", limit_rows=limit)
+    (tmp_path / "x.csv").write_text('x,y,t\n1,2,a\n5,6,"foo ""a"", b"\n3,4,it"s\n7,8,"b"\n')
+    assert open_rows(tmp_path / "x.csv", id_column="t").ids.tolist() == ["a", 'foo "a", b', 'it"s', "b"]
+
+
+def test_indptr_whose_differences_wrap():
+    matrix = sparse.csr_array(np.eye(4))
+    matrix.indptr = np.array([0, 2**63 - 1, -(2**63), -1, 4])
+    with pytest.raises(ValueError, match="broken csr matrix"):
+        shoal.KMeans(2).fit(matrix)
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        open_rows(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize("limit", [0, -1, 2.5, True])
+def test_limits_that_are_none(tmp_path, limit):
+    with pytest.raises(ValueError, match="limit_rows"):
+        open_rows(tmp_path / "x.npy", limit_rows=limit)
+
+
+@pytest.mark.parametrize("name", ["rows.npy", "rows.csv", "columns.parquet"])
+def test_nan_is_found_where_it_is(tmp_path, name):
+    bad = X.copy()
+    bad[299, 2] = np.nan
+    KINDS[name](tmp_path / name, bad)
+    with pytest.raises(ValueError, match="NaN at row 299, column 2"):
+        shoal.KMeans(3).fit(open_rows(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ONE_FILE)
+def test_cut_anywhere(tmp_path, name):
+    """Whatever is left of it: a clear refusal, or, of text, the rows that are left."""
+    path = tmp_path / name
+    KINDS[name](path, X if name != "rows.svmlight" else sparse.csr_array(X))
+    data = path.read_bytes()
+    for size in {0, 1, 7, len(data) - 1, *np.random.default_rng(0).integers(0, len(data), 12 * writers.TIMES).tolist()}:
+        path.write_bytes(data[:size])
+        try:
+            block = every(path)
+        except InvalidFileError as error:
+            assert name in str(error)  # noqa: PT017
+        else:
+            assert name in ("rows.csv", "rows.svmlight", "rows.fvecs")
+            assert block.shape[0] <= 300
+
+
+def test_a_file_that_shrinks_while_rows_are_taken(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    rows = open_rows(tmp_path / "x.npy")
+    with open(tmp_path / "x.npy", "r+b") as file:
+        file.truncate(2500)
+    np.testing.assert_array_equal(rows.take(np.arange(0, 100, 2)), X[:100:2])
+    with pytest.raises(InvalidFileError, match="ends at byte 2,500"):
+        rows.take(np.arange(0, 300, 2))
+
+
+@pytest.mark.parametrize(
+    "name", ["rows.npy", "columns.npy", "rows.fvecs", "plain.npz", "plain.h5", "packed.npz", "lists.parquet"]
+)
+def test_a_file_that_shrinks_while_it_is_read(tmp_path, name):
+    path = tmp_path / name
+    KINDS[name](path, X)
+    rows = open_rows(path)
+    with open(path, "r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+    with pytest.raises(InvalidFileError, match=name):
+        rows.read(0, 300)
+
+
+@pytest.mark.parametrize("name", [name for name in ONE_FILE if not name.endswith(".h5")])
+def test_bytes_changed_at_random_never_crash(tmp_path, name):
+    path = tmp_path / name
+    KINDS[name](path, X if name != "rows.svmlight" else sparse.csr_array(X))
+    data, rng = path.read_bytes(), np.random.default_rng(0)
+    for i in range(30 * writers.TIMES):
+        changed = bytearray(data)
+        for at in rng.integers(0, len(data) if i % 2 else min(len(data), 400), 2):
+            changed[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        try:
+            rows = open_rows(path)
+            rows.take(np.arange(min(len(rows), 300)))
+        except InvalidFileError as error:
+            assert name in str(error)  # noqa: PT017
+
+
+def test_zarr_codecs_that_unpickle_are_refused(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    array = zarr.create_array(tmp_path / "x.zarr", shape=(2, 2), dtype="f4", chunks=(2, 2), zarr_format=2, compressors=None)
+    array[:] = 1
+    described = json.loads((tmp_path / "x.zarr" / ".zarray").read_text())
+    (tmp_path / "x.zarr" / ".zarray").write_text(json.dumps({**described, "filters": [{"id": "pickle"}]}))
+    (tmp_path / "x.zarr" / "0.0").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(InvalidFileError, match=r"x.zarr.*(pickle|codec)"):
+        open_rows(tmp_path / "x.zarr").read(0, 2)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_zarr_that_has_lost_a_chunk(tmp_path, version):
+    """It would be read as zeros."""
+    zarr = pytest.importorskip("zarr")
+    array = zarr.create_array(tmp_path / "x.zarr", shape=(6, 4), dtype="f4", chunks=(2, 4), zarr_format=version)
+    array[:] = 1
+    (tmp_path / "x.zarr" / {2: "1.0", 3: "c/1/0"}[version]).unlink()
+    with pytest.raises(InvalidFileError, match=r"1 of the 3 parts of .* are not there"):
+        open_rows(tmp_path / "x.zarr")
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_zarr_that_is_none(tmp_path, kind):
+    pytest.importorskip("zarr")
+    path = tmp_path / "x.zarr"
+    path.mkdir() if kind == "folder" else path.write_bytes(packed(X=saved(X)))
+    with pytest.raises(InvalidFileError, match=r"x.zarr: opening it with zarr failed .*: write it anew"):
+        open_rows(path)
+
+
+def test_zarr_with_a_pipe_or_a_link_in_it(tmp_path):
+    pytest.importorskip("zarr")
+    writers.DENSE["rows.zarr"](tmp_path / "x.zarr", X)
+    for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), lambda path: os.symlink(tmp_path, path)):
+        make(tmp_path / "x.zarr" / "odd")
+        with pytest.raises(InvalidFileError, match=r"odd: is neither"):
+            open_rows(tmp_path / "x.zarr")
+        (tmp_path / "x.zarr" / "odd").unlink()
+
+
+class TestHDF5:
+    @pytest.fixture(autouse=True)
+    def h5py(self, tmp_path):
+        self.h5py, self.path = pytest.importorskip("h5py"), tmp_path / "x.h5"
+
+    def says(self, says, **options):
+        with pytest.raises(InvalidFileError, match=says):
+            open_rows(self.path, **options)
+
+    def test_numbers_that_lie_elsewhere(self, tmp_path):
+        (tmp_path / "other").write_bytes(bytes(32))
+        with self.h5py.File(self.path, "w") as file:
+            file.create_dataset("X", (2, 4), "f4", external=[(str(tmp_path / "other"), 0, 32)])
+        self.says("'/X' lie elsewhere")
+        with self.h5py.File(self.path, "w") as file:
+            layout = self.h5py.VirtualLayout((2, 4), "f4")
+            layout[:] = self.h5py.VirtualSource("gone.h5", "X", (2, 4))
+            file.create_virtual_dataset("X", layout)
+        self.says("'/X' lie elsewhere")
+        writers.DENSE["plain.h5"](tmp_path / "real.h5", X)
+        with self.h5py.File(self.path, "w") as file:
+            file["X"], file["Y"] = self.h5py.ExternalLink("real.h5", "deep/X"), self.h5py.SoftLink("/Z")
+        self.says(r"arrays \(none\)", array="X")
+
+    @pytest.mark.parametrize("chunks", [None, (1, 4)])
+    def test_what_was_never_written(self, chunks):
+        with self.h5py.File(self.path, "w") as file:
+            file.create_dataset("X", (2, 4), "f4", chunks=chunks)
+        self.says("(1|2) of the (1|2) parts of '/X' are not there")
+
+    @pytest.mark.parametrize("kind", ["short float", "shifted"])
+    def test_types_that_numpy_has_not(self, kind):
+        if kind == "shifted":
+            stored = self.h5py.h5t.STD_I32LE.copy()
+            stored.set_precision(16)
+            stored.set_offset(8)
+        else:
+            stored = self.h5py.h5t.IEEE_F16LE.copy()  # to become bfloat16
+            stored.set_fields(15, 7, 8, 0, 7)
+            stored.set_ebias(127)
+        expected = np.arange(8).reshape(2, 4)
+        with self.h5py.File(self.path, "w") as file:
+            array = self.h5py.h5d.create(file.id, b"X", stored, self.h5py.h5s.create_simple((2, 4)))
+            self.h5py.Dataset(array)[...] = expected
+        np.testing.assert_array_equal(open_rows(self.path).read(0, 2), expected)
+
+
+def test_zarr_that_claims_more_than_it_holds(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    zarr.create_array(tmp_path / "x.zarr", shape=(10**9, 10**3), dtype="f4", chunks=(1000, 10))
+    with pytest.raises(InvalidFileError, match="claim to hold 4,000,000,000,000"):
+        open_rows(tmp_path / "x.zarr")
+
+
+@pytest.mark.parametrize(
+    ("name", "module"), [("x.parquet", "pyarrow"), ("x.arrow", "pyarrow"), ("x.zarr", "zarr"), ("x.h5", "h5py")]
+)
+def test_missing_packages_are_named(tmp_path, monkeypatch, name, module):
+    for loaded in [key for key in sys.modules if key.partition(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setitem(sys.modules, module, None)
+    (tmp_path / name).write_bytes(b"x")
+    extra = {"pyarrow": "parquet", "zarr": "zarr", "h5py": "hdf5"}[module]
+    with pytest.raises(ImportError, match=rf"{name}, Shoal needs {module}: pip install 'shoal\[{extra}\]'"):
+        open_rows(tmp_path / name)

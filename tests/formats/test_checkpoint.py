@@ -1,0 +1,419 @@
+"""A fit that was cut off goes on to the very bits of one that was not."""
+
+import contextlib
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import shoal
+from shoal import Checkpoint
+from shoal.exceptions import InvalidModelError
+from shoal.fit import loop as driver
+from shoal.fit import partition
+from shoal.fit.base import BaseCentroidClusterer
+from shoal.formats import archive, checkpoint
+from tests.formats.crashes import MODELS, X, digest
+from tests.formats.writers import TIMES
+from tests.test_contract import ESTIMATORS
+
+CHANGED = X.copy()
+CHANGED[1] += 1  # no row that a look at some would find
+
+
+class Cut(Exception):
+    """Stands for the end of the process."""
+
+
+def cut_after(steps):
+    """A callback that ends the fit with an error, when so many steps have been kept."""
+    seen = []
+
+    def callback(record):
+        seen.append(record)
+        if len(seen) > steps:
+            raise Cut
+
+    return callback
+
+
+def cut(model, rows, path, steps, **options):
+    with pytest.raises(Cut), Checkpoint(path, every=0):
+        model.set_params(callback=cut_after(steps)).fit(rows, **options)
+    assert path.exists()
+    return model.set_params(callback=None)
+
+
+def cut_when_kept(model, rows, path, times=None):
+    """A fit that ends with an error when its state has been written so many times: between the stages, too.
+
+    The names of the stages that had been kept, each time.
+    """
+    kept = Checkpoint(path, every=0)
+    written = []
+
+    def offer(progress, offer=kept.offer):
+        offer(progress)
+        written.append(list(progress.pages))
+        if len(written) == times:
+            raise Cut
+
+    kept.offer = offer
+    with contextlib.nullcontext() if times is None else pytest.raises(Cut), kept:
+        model.fit(rows)
+    return written
+
+
+@pytest.fixture(autouse=True)
+def after_every_step(monkeypatch):
+    monkeypatch.setattr(checkpoint, "SHARE", 1e9)
+
+
+def test_every_estimator_is_tried():
+    assert set(MODELS) >= {cls.__name__ for cls in ESTIMATORS} - {"Standardized"}  # which keeps what is fitted inside it
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("name", MODELS)
+def test_goes_on_to_the_same_bits(name, layout, tmp_path):
+    rows, path = layout(X[:1500]), tmp_path / "checkpoint.npz"
+    expected = MODELS[name]().fit(rows)
+    if len(expected.history_) == 1:
+        pytest.skip("one step: see test_goes_on_from_any_stage")
+    for steps in (1, len(expected.history_) // 2, len(expected.history_) - 1):
+        model = cut(MODELS[name](), rows, path, max(steps, 1))
+        with Checkpoint(path):
+            assert digest(model.fit(rows)) == digest(expected)
+        assert not path.exists()
+
+
+STAGES = {
+    "CompressedKMeans": {"clusters of the sketch", "lessons of start 0", "the code", "starts"},
+    "LandmarkSpectral": {"landmarks", "eigenvectors", "clusters"},
+    "NystromSpectral": {"eigenvectors", "clusters"},
+    **{f"{name}Spectral": {"degrees", "eigenvectors", "clusters"} for name in ("MiniBatch", "Power", "Exact")},
+}
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_goes_on_from_any_stage(name, tmp_path):
+    make = lambda: MODELS[name]().set_params(**{"learn": True} if name == "CompressedKMeans" else {})  # noqa: E731
+    rows, path = X[:1000], tmp_path / "checkpoint.npz"
+    expected, written = digest(make().fit(rows)), cut_when_kept(make(), rows, path)
+    assert {stage.removesuffix(", so far") for pages in written for stage in pages} >= STAGES[name]
+    for times in {next(i for i, pages in enumerate(written, 1) if stage in pages) for stage in STAGES[name]}:
+        cut_when_kept(make(), rows, path, times)
+        with Checkpoint(path):
+            assert digest(make().fit(rows)) == expected
+
+
+def test_a_fit_by_a_callback_is_left_alone(tmp_path):
+    """Of an `init` that clusters, say."""
+    inner = lambda X, k, random_state: shoal.KMeans(k, random_state=0).fit(X).cluster_centers_  # noqa: E731
+    make = lambda: shoal.KMeans(12, init=inner, n_init=2, tol=0, random_state=0)  # noqa: E731
+    model, expected = cut(make(), X, tmp_path / "x", 2), digest(make().fit(X))
+    with Checkpoint(tmp_path / "x"):
+        assert digest(model.fit(X)) == expected
+
+
+@pytest.mark.parametrize(
+    "options", [{"algorithm": a} for a in ("lloyd", "elkan", "yinyang", "projected")] + [{"metric": "cosine"}]
+)
+def test_bounds_need_not_be_kept(options, tmp_path):
+    make = lambda: shoal.KMeans(12, init=X[:12], tol=0, **options)  # noqa: E731
+    model = cut(make(), X, tmp_path / "x", 5)
+    with Checkpoint(tmp_path / "x"):
+        model.fit(X)
+    assert digest(model) == digest(make().fit(X))
+
+
+def test_with_weights(tmp_path):
+    weights = np.random.default_rng(0).integers(0, 3, len(X)).astype(float)
+    model = cut(shoal.NestedKMeans(5, batch_size=100, tol=0, random_state=0), X, tmp_path / "x", 6, sample_weight=weights)
+    expected = digest(shoal.NestedKMeans(5, batch_size=100, tol=0, random_state=0).fit(X, sample_weight=weights))
+    with Checkpoint(tmp_path / "x"):
+        assert digest(model.fit(X, sample_weight=weights)) == expected
+
+
+def test_from_a_file(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    rows = shoal.open_rows(tmp_path / "x.npy")
+    model = cut(MODELS["NestedKMeans"](), rows, tmp_path / "x", 6)
+    with Checkpoint(tmp_path / "x"):
+        model.fit(X)
+    assert digest(model) == digest(MODELS["NestedKMeans"]().fit(X))
+
+
+def test_from_a_packed_file(tmp_path, monkeypatch):
+    """Which is known again by its bytes: rows here and there would have to be unpacked."""
+    monkeypatch.setattr("shoal.formats.streamed.Streamed._copied", lambda self: pytest.fail("it was unpacked"))
+    for name, rows in (("x.npz", X), ("y.npz", X[::-1])):
+        np.savez_compressed(tmp_path / name, rows)
+    make = lambda: shoal.KMeans(4, init=X[:4])  # noqa: E731
+
+    def begin(name):
+        with Checkpoint(tmp_path / "x", every=0) as kept, driver.session(make(), shoal.open_rows(tmp_path / name), None, 0):
+            kept.offer(driver.Progress(0, {}))
+            kept._about = None  # so that the file stays
+
+    begin("x.npz")
+    begin("x.npz")
+    with pytest.raises(InvalidModelError, match="the content of X"):
+        begin("y.npz")
+
+
+@pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])
+def test_goes_on_with_the_seed_that_was_drawn(random_state, tmp_path):
+    settings = {"max_iter": 50, "tol": 0, "max_no_improvement": None, "random_state": random_state}
+    model = cut(shoal.MiniBatchKMeans(5, **settings), X, tmp_path / "x", 20)
+    copies = [tmp_path / "a", tmp_path / "b"]
+    found = []
+    for path in copies:
+        path.write_bytes((tmp_path / "x").read_bytes())
+        with Checkpoint(path):
+            found.append(digest(model.fit(X)))
+    assert found[0] == found[1]
+
+
+KILLED = ("KMeans", "NestedKMeans", "OnlineKMeans", "CompressedKMeans", "MiniBatchSpectral")  # `bench faults` has all
+
+
+def test_killed_at_random_moments():
+    if not hasattr(signal, "SIGKILL"):
+        pytest.skip("needs fork and kill")
+    command = [sys.executable, "-m", "tests.formats.crashes", str(4 * TIMES), *KILLED]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300 * TIMES)
+    assert done.returncode == 0, done.stderr
+    lives = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [told["estimator"] for told in lives] == list(KILLED)
+    assert [told for told in lives if not told["same"]] == []
+    assert sum(told["resumed"] for told in lives) > 0
+    assert not [name for told in lives for name in told["left"]]
+
+
+def test_what_others_are_writing_is_left_alone(tmp_path):
+    mine, theirs = tmp_path / f".x.{os.getpid()}.12ab.tmp", tmp_path / f".x.{2**22 + 1}.12ab.tmp"
+    for path in (mine, theirs, tmp_path / ".y.1.12ab.tmp", tmp_path / ".x.tmp"):
+        path.touch()
+    with Checkpoint(tmp_path / "x"):
+        shoal.KMeans(4, init=X[:4]).fit(X)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([mine.name, ".x.tmp", ".y.1.12ab.tmp"])
+
+
+def test_time_is_kept(tmp_path):
+    model = cut(shoal.KMeans(12, init=X[:12], tol=0), X, tmp_path / "x", 5)
+    with Checkpoint(tmp_path / "x"):
+        seconds = [record["seconds"] for record in model.fit(X).history_]
+    assert seconds == sorted(seconds)
+
+
+class TestRefused:
+    @pytest.fixture
+    def path(self, tmp_path):
+        cut(shoal.KMeans(4, init=X[:4]), X, tmp_path / "x", 2)
+        return tmp_path / "x"
+
+    @pytest.mark.parametrize(
+        ("model", "rows", "says"),
+        [
+            (shoal.KMeans(4, init=X[1:5]), X, "init"),
+            (shoal.KMeans(4, init=X[:4], tol=0), X, "tol"),
+            (shoal.KMeans(4, init=X[:4], algorithm="lloyd"), X, "algorithm"),
+            (shoal.OnlineKMeans(4, init=X[:4]), X, "estimator|then|max_iter|algorithm"),
+            (shoal.KMeans(4, init=X[:4]), X[:-1], "the shape of X"),
+            (shoal.KMeans(4, init=X[:4]), X.astype(float), "the type of X"),
+            (shoal.KMeans(4, init=X[:4]), X[::-1], "the content of X"),
+            (shoal.KMeans(4, init=X[:4]), CHANGED, "the variance of X"),
+        ],
+    )
+    def test_another_fit(self, path, model, rows, says):
+        with pytest.raises(InvalidModelError, match=f"x: is of another fit, where .*({says})"), Checkpoint(path):
+            model.fit(rows)
+        assert path.exists()
+
+    def test_other_weights(self, path):
+        with pytest.raises(InvalidModelError, match="sample_weight"), Checkpoint(path):
+            shoal.KMeans(4, init=X[:4]).fit(X, sample_weight=np.ones(len(X)))
+
+    def test_what_may_change(self, path):
+        with Checkpoint(path):
+            shoal.KMeans(4, init=X[:4], max_iter=7, n_threads=1, time_budget=100.0, callback=lambda _: None).fit(X)
+
+    def test_a_changed_file(self, path):
+        data = path.read_bytes()
+        for at in np.random.default_rng(0).integers(0, len(data), 100 * TIMES).tolist():
+            changed = bytearray(data)
+            changed[at] ^= 1
+            path.write_bytes(changed)
+            with pytest.raises(InvalidModelError), Checkpoint(path):
+                shoal.KMeans(4, init=X[:4]).fit(X)
+
+    def test_a_model(self, tmp_path):
+        shoal.save(shoal.KMeans(4), tmp_path / "x")
+        with pytest.raises(InvalidModelError, match="'shoal model', where 'shoal checkpoint'"), Checkpoint(tmp_path / "x"):
+            shoal.KMeans(4).fit(X)
+
+    def test_two_fits(self, tmp_path):
+        model = shoal.KMeans(4, random_state=0)
+        with Checkpoint(tmp_path / "x"):
+            model.fit(X)
+            with pytest.raises(ValueError, match="One Checkpoint keeps one fit"):
+                model.fit(X)
+
+    @pytest.mark.parametrize("every", [-1, "1", None, True, float("nan")])
+    def test_every(self, every):
+        with pytest.raises(ValueError, match="every="):
+            Checkpoint("x", every=every)
+
+
+def test_asked_to_stop(tmp_path):
+    """The step is done, the state is written, the model is as it was before."""
+    kept = Checkpoint(tmp_path / "x", every=1000)
+
+    def callback(record):
+        if record["step"] == 3:
+            kept.stop()
+
+    model = shoal.KMeans(12, init=X[:12], tol=0, callback=callback)
+    with pytest.raises(checkpoint.FitInterrupted), kept:
+        model.fit(X)
+    assert not hasattr(model, "labels_")
+    with Checkpoint(tmp_path / "x"):
+        model.set_params(callback=None).fit(X)
+    assert digest(model) == digest(shoal.KMeans(12, init=X[:12], tol=0).fit(X))
+
+
+def test_writes_now_and_then(tmp_path, monkeypatch):
+    """Not before it is time, and not so often that it would take more than its share of it."""
+    clock, written = [0.0], []
+    monkeypatch.setattr(checkpoint, "SHARE", 0.01)
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: clock[0])
+
+    def write(*_):
+        written.append(clock[0])
+        clock[0] += 2.0
+
+    monkeypatch.setattr(checkpoint, "write", write)
+    kept = Checkpoint(tmp_path / "x", every=60)
+    progress = driver.Progress(0, {})
+    for _ in range(1000):
+        kept.offer(progress)
+        clock[0] += 1.0
+    assert written == [0.0, 202.0, 404.0, 606.0, 808.0]
+
+
+def test_is_there_before_the_first_step(tmp_path):
+    path = tmp_path / "x"
+
+    def interrupt(record):
+        raise KeyboardInterrupt
+
+    model = shoal.KMeans(12, tol=0, callback=interrupt)
+    with pytest.raises(KeyboardInterrupt), Checkpoint(path, every=1000):
+        model.fit(X)
+    assert path.exists()
+    with Checkpoint(path):
+        model.set_params(callback=None).fit(X)
+    assert not path.exists()
+
+
+HOSTILE = {
+    "of no cluster": lambda a: np.full_like(a, 2**31 - 1) if a.dtype == np.int32 else a,
+    "below": lambda a: np.full_like(a, -(10**6)) if a.dtype == np.int32 else a,
+    "too few rows": lambda a: a[: len(a) // 2] if a.dtype == np.int32 else a,
+    "too few centres": lambda a: a[:2] if a.ndim == 2 else a,
+    "NaN": lambda a: np.full_like(a, np.nan) if a.dtype.kind == "f" and a.ndim == 2 else a,
+}
+
+
+@pytest.mark.parametrize("name", ["KMeans", "OnlineKMeans", "VarianceReducedKMeans", "CompressedKMeans"])
+def test_a_state_that_no_fit_has_left(name, tmp_path):
+    """Whole, sealed and of this fit, but for numbers that would lead kernels astray."""
+    path = tmp_path / "x"
+    model = cut(getattr(shoal, name)(12, random_state=0), X, path, 2)
+    content, arrays = archive.read(path, "checkpoint")
+    for change in HOSTILE.values():
+        changed = {key: np.ascontiguousarray(change(array)) for key, array in arrays.items()}
+        if all(np.array_equal(changed[key], arrays[key]) for key in arrays):
+            continue  # it has no labels, say
+        archive.write(path, "checkpoint", content, changed)
+        with pytest.raises(InvalidModelError, match="made of"), Checkpoint(path):
+            model.fit(X)
+
+
+def test_a_fit_that_fails_at_once_leaves_none(tmp_path):
+    """With the rows mended, another fit may have the same file."""
+    wrong = X.copy()
+    wrong[3, 0] = np.nan
+    for rows, fails in ((wrong, pytest.raises(ValueError, match="NaN")), (X, contextlib.nullcontext())):
+        with fails, Checkpoint(tmp_path / "x"):
+            shoal.KMeans(12, random_state=0).fit(rows)
+        assert not (tmp_path / "x").exists()
+
+
+def test_a_fit_elsewhere_is_left_alone(tmp_path):
+    def other():
+        shoal.KMeans(4, init=X[:4]).fit(X)
+
+    with Checkpoint(tmp_path / "x", every=0):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        assert not (tmp_path / "x").exists()
+    shoal.KMeans(4, init=X[:4]).fit(X)
+    assert driver.CHECKPOINT_STORE.get() is None
+
+
+def test_a_full_disk_leaves_the_state_before(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    model = cut(shoal.KMeans(12, init=X[:12], tol=0), X, path, 3)
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shoal.formats.archive.os.fsync", full)
+        with pytest.raises(OSError, match="No space left"), Checkpoint(path, every=0):
+            model.fit(X)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_states_that_were_kept_are_not_held_in_memory(resumed, tmp_path, monkeypatch):
+    """Wide rows make them as large as all else: plans of memory count with one."""
+    path, states, alive = tmp_path / "checkpoint.npz", [], []
+    make = lambda: shoal.KMeans(12, algorithm="lloyd", tol=1e-3, random_state=0)  # noqa: E731
+    if resumed:
+        cut(make(), X, path, 2)
+
+    def without_bounds(state, without_bounds=partition.without_bounds):
+        states.append(weakref.ref(state.centers))
+        return without_bounds(state)
+
+    def could_have_left(self, trials, *rest, check=BaseCentroidClusterer._could_have_left):
+        states.append(weakref.ref(trials.run.state.centers))
+        return check(self, trials, *rest)
+
+    def settle(self, rows, outcome, *rest, settle=BaseCentroidClusterer._finalize):
+        gc.collect()
+        alive.extend(C() for C in states if C() is not None and C() is not outcome.state.centers)
+        return settle(self, rows, outcome, *rest)
+
+    monkeypatch.setattr(partition, "lean", without_bounds)
+    monkeypatch.setattr(BaseCentroidClusterer, "_could_have_left", could_have_left)
+    monkeypatch.setattr(BaseCentroidClusterer, "_finalize", settle)
+    with Checkpoint(path, every=0):
+        model = make().fit(X)
+    assert model.stop_reason_ == "converged"  # the last step of such a fit is not kept
+    assert len(states) > 1
+    assert not alive

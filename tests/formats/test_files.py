@@ -1,0 +1,523 @@
+"""Rows of files are the rows that were written, to the last bit, for every format and every method."""
+
+import gc
+import os
+import subprocess
+import sys
+import weakref
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import shoal
+from shoal import open_rows
+from shoal.exceptions import InvalidFileError
+from shoal.formats import file_cache as handles
+from shoal.formats import files, raw, streamed, text
+from tests.formats import writers
+from tests.strategies import blobs
+
+X = blobs(2000, 6, 5, spread=3)[0].astype(np.float32)
+THIN = sparse.csr_array(np.where((np.abs(X) > 4) | (np.arange(6) == 2), X, 0).astype(np.float64))
+PICKED = np.array([1999, 3, 3, 700, 699, 0])
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    """So that these few rows are many batches."""
+    monkeypatch.setattr(streamed, "BATCH", 6 * 150)
+    monkeypatch.setattr(text, "PART", 40_000)
+
+
+def opened(tmp_path, name, kinds=writers.DENSE, rows=X, **options):
+    kinds[name](tmp_path / name, rows)
+    return open_rows(tmp_path / name, **options)
+
+
+def same(a, b):
+    a, b = (m.toarray() if sparse.issparse(m) else m for m in (a, b))
+    np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", writers.DENSE)
+def test_rows_are_those_that_were_written(tmp_path, name):
+    rows = opened(tmp_path, name)
+    assert (rows.shape, len(rows), rows.dtype.kind, rows.dtype.itemsize) == (X.shape, len(X), "f", 4)
+    same(rows.read(0, 0), X[:0])
+    for start in range(0, 1900, 190):
+        same(rows.read(start, start + 190), X[start : start + 190])
+    same(rows.take(PICKED), X[PICKED])
+    same(rows.take(PICKED[:0]), X[:0])
+    for start, stop in ((500, 520), (0, 2000), (1990, 2000)):
+        same(rows.read(start, stop), X[start:stop])
+    same(np.asarray(rows), X)
+    assert name in repr(rows)
+
+
+@pytest.mark.parametrize("name", [name for name in writers.DENSE if "folder" not in name])
+def test_rows_before_others_are_read_again(tmp_path, name):
+    rows = opened(tmp_path, name)
+    for start in (0, 0, 100, 100, 1500, 200):
+        same(rows.read(start, start + 60), X[start : start + 60])
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8", "i1", "u1", "i2", "i8", "u8", "?", "g"])
+@pytest.mark.parametrize(
+    "name", ["rows.npy", "columns.npy", "packed.npz", "columns.parquet", "columns.arrow", "rows.zarr", "packed.h5"]
+)
+def test_types(tmp_path, name, dtype):
+    if dtype == "g" and not name.endswith(".npy"):
+        pytest.skip("long doubles are NumPy's")
+    if dtype == "?" and name == "packed.h5":
+        pytest.skip("HDF5 has no booleans of its own")
+    typed = X.astype(dtype) if dtype != "?" else X > 0
+    rows = opened(tmp_path, name, rows=typed)
+    same(rows.read(0, 700), typed[:700])
+    same(rows.take(PICKED), typed[PICKED])
+    assert rows.dtype == rows.read(0, 9).dtype == (np.float64 if dtype == "g" else typed.dtype)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("x.bvecs", "u1"), ("x.ivecs", "<i4"), ("x.u8bin", "u1"), ("x.i8bin", "i1")])
+def test_vectors_of_integers(tmp_path, name, dtype):
+    typed = X.astype(np.int8).astype(dtype)
+    (writers._vecs if "vecs" in name else writers._bin)(tmp_path / name, typed)
+    rows = open_rows(tmp_path / name)
+    assert rows.dtype == np.dtype(dtype)
+    same(rows.read(5, 900), typed[5:900])
+    same(rows.take(PICKED), typed[PICKED])
+
+
+@pytest.mark.parametrize("name", writers.TEXT)
+def test_text(tmp_path, name):
+    rows = opened(tmp_path, name, writers.TEXT, X.astype(np.float64))
+    assert rows.shape == X.shape
+    assert rows.feature_names == ([f"c{j}" for j in range(6)] if name == "named.csv" else None)
+    same(np.asarray(rows), X)
+    same(rows.take(PICKED), X[PICKED])
+
+
+@pytest.mark.parametrize("name", writers.SPARSE)
+def test_sparse(tmp_path, name):
+    rows = opened(tmp_path, name, writers.SPARSE, THIN)
+    for part, expected in (
+        (rows.read(100, 900), THIN[100:900]),
+        (rows.take(PICKED), THIN[PICKED]),
+        (rows.read(0, 0), THIN[:0]),
+    ):
+        assert isinstance(part, sparse.csr_array)
+        same(part, expected)
+
+
+def test_sparse_rows_whose_columns_are_in_disorder_or_come_twice(tmp_path):
+    X = sparse.csr_array((np.arange(1.0, 6), [2, 0, 1, 1, 0], [0, 2, 4, 5]), shape=(3, 3))
+    sparse.save_npz(tmp_path / "x.npz", X)
+    rows = open_rows(tmp_path / "x.npz")
+    same(rows.read(0, 3), X)
+    assert rows.read(0, 3).has_canonical_format
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_svmlight(tmp_path, first):
+    from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+
+    path = tmp_path / "x.svmlight"
+    dump_svmlight_file(
+        THIN, np.arange(2000), str(path), zero_based=first == 0, comment="made for a test", query_id=np.arange(2000)
+    )
+    rows = open_rows(path)
+    expected = load_svmlight_file(str(path))[0]
+    same(rows.read(0, 2000), expected)
+    same(rows.take(PICKED), expected[PICKED])
+    assert open_rows(path, limit_rows=30).shape == (30, 6)
+
+
+METHODS = [
+    shoal.KMeans(5, random_state=0),
+    shoal.KMeans(5, random_state=0, algorithm="elkan", metric="cosine"),
+    shoal.NestedKMeans(5, batch_size=100, random_state=0),
+    shoal.MiniBatchKMeans(5, batch_size=100, random_state=0),
+    shoal.OnlineKMeans(5, random_state=0, max_iter=3),
+    shoal.GradientKMeans(5, random_state=0, max_iter=3),
+    shoal.VarianceReducedKMeans(5, random_state=0, max_iter=3),
+    shoal.SphericalMixture(5, random_state=0, max_iter=3),
+    shoal.BinaryKMeans(5, random_state=0),
+]
+
+
+@pytest.mark.parametrize("model", METHODS, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize(
+    ("kinds", "name"),
+    [(writers.DENSE, n) for n in ("rows.npy", "columns.npy", "columns.parquet", "arrays")] + [(writers.SPARSE, "packed.npz")],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_every_method_gives_the_bits_of_the_same_array(tmp_path, monkeypatch, kinds, name, model):
+    monkeypatch.setattr(files, "AT_HAND", 3000)
+    memory = THIN if kinds is writers.SPARSE else X
+    rows = opened(tmp_path, name, kinds, memory)
+    expected = model.fit(memory)
+    centers, labels, energy = expected.cluster_centers_, expected.labels_, expected.inertia_
+    distances, score = expected.transform(memory), expected.score(memory)
+    for threads in (1, 2):
+        found = model.set_params(n_threads=threads).fit(rows)
+        same(found.cluster_centers_, centers)
+        same(found.labels_, labels)
+        assert found.inertia_ == energy
+        same(found.predict(rows), labels)
+        same(found.transform(rows), distances)
+        assert found.score(rows) == score
+
+
+def test_more_files_than_may_be_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(handles, "OPEN", 3)
+    for i, part in enumerate(np.array_split(X, 20)):
+        np.save(tmp_path / f"{i:02}.npy", part)
+    gc.collect()
+    before = len(handles.IDLE)
+    rows = open_rows(tmp_path)
+    assert len(handles.IDLE) <= max(before, 3)
+    same(np.asarray(rows), X)
+    same(rows.take(PICKED), X[PICKED])
+    np.save(tmp_path / "00.npy", X[:100] + 1)
+    with pytest.raises(InvalidFileError, match=r"00.npy: has changed since it was opened"):
+        rows.read(0, 2000)
+
+
+@pytest.mark.parametrize("columns", [None, [4, 1]])
+def test_packed_files_share_a_scratch_file(tmp_path, columns):
+    for i, part in enumerate(np.array_split(X, 20)):
+        np.savez_compressed(tmp_path / f"{i:02}.npz", part)
+    rows = open_rows(tmp_path, columns=columns)
+    folder = "/proc/self/fd" if os.path.exists("/proc/self/fd") else None
+    gc.collect()
+    before = len(os.listdir(folder)) if folder else 0
+    same(rows.take(PICKED), X[PICKED][:, columns or slice(None)])
+    same(rows.read(90, 310), X[90:310, columns or slice(None)])
+    assert not folder or len(os.listdir(folder)) <= before + 1
+
+
+def test_a_stream_of_files(tmp_path):
+    rows = opened(tmp_path, "columns.parquet")
+    expected = shoal.MiniBatchKMeans(3, random_state=0).partial_fit(X).partial_fit(X[:50])
+    found = shoal.MiniBatchKMeans(3, random_state=0).partial_fit(rows).partial_fit(open_rows(rows.path, limit_rows=50))
+    same(found.cluster_centers_, expected.cluster_centers_)
+
+
+class TestColumns:
+    words: ClassVar = [f"row {i}, {'x' * (i % 7)}" for i in range(len(X))]
+
+    @pytest.mark.parametrize(
+        "name", ["rows.npy", "columns.npy", "packed.npz", "rows.fvecs", "rows.zarr", "packed.h5", "arrays"]
+    )
+    def test_by_number(self, tmp_path, name):
+        rows = opened(tmp_path, name, columns=[4, 1], id_column=2)
+        same(rows.read(10, 30), X[10:30, [4, 1]])
+        same(rows.take(PICKED), X[PICKED][:, [4, 1]])
+        same(rows.ids, X[:, 2])
+        rest = open_rows(rows.path, id_column=2, limit_rows=9)
+        same(rest.read(0, 9), X[:9, [0, 1, 3, 4, 5]])
+        assert len(rest.ids) == 9
+        assert rest.texts is None
+        both = open_rows(rows.path, id_column=2, text_column=0)
+        same(both.read(0, 9), X[:9, [1, 3, 4, 5]])
+        same(both.texts, X[:, 0])
+
+    def test_of_a_sparse_matrix(self, tmp_path):
+        rows = opened(tmp_path, "plain.npz", writers.SPARSE, THIN, columns=[4, 1])
+        same(rows.read(10, 90), THIN[10:90][:, [4, 1]])
+        model, same_model = (shoal.KMeans(3, random_state=0).fit(x) for x in (rows, THIN[:, [4, 1]]))
+        same(model.labels_, same_model.labels_)
+
+    @pytest.mark.parametrize(("name", "write"), [("x.parquet", writers.to_parquet), ("x.arrow", writers.to_arrow)])
+    def test_by_name(self, tmp_path, name, write):
+        write(tmp_path / name, writers.table_of(X, word=self.words))
+        rows = open_rows(tmp_path / name, columns=["c4", "c1"], id_column="word", limit_rows=1500)
+        assert (rows.shape, rows.feature_names) == ((1500, 2), ["c4", "c1"])
+        same(rows.read(700, 720), X[700:720, [4, 1]])
+        assert list(rows.ids) == self.words[:1500]
+        same(open_rows(tmp_path / name, id_column="word").read(0, 100), X[:100])
+
+    def test_of_csv(self, tmp_path):
+        lines = [
+            f'{i},"{word}",{row[0]!r},{row[1]!r}' for i, (word, row) in enumerate(zip(self.words, X.tolist(), strict=True))
+        ]
+        (tmp_path / "x.csv").write_text("\n".join(["n,word,a,b", *lines]) + "\n\n")
+        rows = open_rows(tmp_path / "x.csv", columns=["a", "b"], id_column="word")
+        same(np.asarray(rows), X[:, :2])
+        assert list(rows.ids) == self.words
+        assert open_rows(tmp_path / "x.csv", columns="n", limit_rows=20).shape == (20, 1)
+        (tmp_path / "bare.csv").write_text("\n".join(lines))
+        assert open_rows(tmp_path / "bare.csv", id_column=1).shape == (2000, 3)  # no header, though not all is numbers
+        both = open_rows(tmp_path / "x.csv", id_column="n", text_column="word")
+        same(np.asarray(both), X[:, :2])
+        assert list(both.texts) == self.words
+        assert list(both.ids[:3]) == ["0", "1", "2"]
+
+    def test_nothing_is_left(self, tmp_path):
+        np.save(tmp_path / "x.npy", X[:, :2])
+        with pytest.raises(InvalidFileError, match="nothing to cluster by"):
+            open_rows(tmp_path / "x.npy", id_column=0, text_column=1)
+
+    @pytest.mark.parametrize("option", [{"array": "x"}, {"header": True}, {"delimiter": ";"}])
+    def test_what_does_not_go_with_a_format(self, tmp_path, option):
+        with pytest.raises(InvalidFileError, match="leave it out"):
+            opened(tmp_path, "rows.npy", **option)
+
+    def test_feature_names_go_with_the_model(self, tmp_path):
+        pandas = pytest.importorskip("pandas")
+        rows = opened(tmp_path, "columns.parquet")
+        model = shoal.KMeans(3, random_state=0).fit(rows)
+        assert list(model.feature_names_in_) == [f"c{j}" for j in range(6)]
+        frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(6)])
+        same(model.predict(frame), model.labels_)
+        same(model.fit(frame).predict(rows), model.labels_)
+        with pytest.raises(ValueError, match=r"Column 0 of X is 'c1' and was 'c0'.*feature names should match"):
+            model.predict(open_rows(rows.path, columns=["c1", "c0", "c2", "c3", "c4", "c5"]))
+        same(model.fit(X).predict(rows), model.labels_)
+
+
+@pytest.mark.parametrize("name", writers.DENSE)
+def test_limits(tmp_path, name):
+    rows = opened(tmp_path, name, limit_rows=801)
+    assert rows.shape == (801, 6)
+    same(np.asarray(rows), X[:801])
+    same(rows.take(np.array([800, 0])), X[[800, 0]])
+    assert open_rows(rows.path, limit_rows=10**9).shape == X.shape
+
+
+class TestScratch:
+    """What lies badly is unpacked twice at most, and leaves nothing behind."""
+
+    def count(self, rows, monkeypatch):
+        begun = []
+        inner = rows._rows.batches
+        monkeypatch.setattr(rows._rows, "batches", lambda: (begun.append(1), inner())[1])
+        return begun
+
+    @pytest.mark.parametrize("name", ["columns.npy", "packed.npz", "columns.parquet", "rows.zarr"])
+    def test_a_fit_unpacks_once_and_predict_copies_nothing(self, tmp_path, monkeypatch, name):
+        rows = opened(tmp_path, name)
+        begun = self.count(rows, monkeypatch)
+        model = shoal.MiniBatchKMeans(5, batch_size=50, max_iter=20, max_no_improvement=None, random_state=0).fit(rows)
+        assert len(begun) == 1
+        again = open_rows(rows.path)
+        begun = self.count(again, monkeypatch)
+        model.predict(again)
+        assert len(begun) == 1
+        assert again._rows._copy is None
+
+    @pytest.mark.parametrize("name", ["packed.npz", "packed.h5", "columns.parquet"])
+    def test_a_file_is_closed_when_nobody_reads_on(self, tmp_path, name):
+        """Else HDF5 would go on with what it remembers of a file that has changed."""
+        rows = opened(tmp_path, name)
+        rows.read(0, 1)
+        stream = weakref.ref(rows._rows)
+        gc.disable()
+        try:
+            del rows
+            assert stream() is None
+        finally:
+            gc.enable()
+
+    def test_nothing_is_left_behind(self, tmp_path):
+        scratch = tmp_path / "scratch"
+        scratch.mkdir()
+        rows = opened(tmp_path, "packed.npz", scratch=scratch)
+        gc.collect()
+        before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else None
+        rows.take(PICKED)
+        assert rows._rows._copy is not None
+        assert not list(scratch.iterdir())
+        del rows
+        gc.collect()
+        if before is not None:
+            assert len(os.listdir("/proc/self/fd")) <= before
+
+    def test_a_full_disk_is_told(self, tmp_path, monkeypatch):
+        rows = opened(tmp_path, "packed.npz")
+        monkeypatch.setattr(raw.shutil, "disk_usage", lambda folder: os.terminal_size((0, 0)) and type("D", (), {"free": 100}))
+        with pytest.raises(OSError, match=r"no room for 48,000 bytes .*packed.npz.*scratch="):
+            rows.take(PICKED)
+
+    def test_a_disk_that_fills_up_is_told(self, tmp_path, monkeypatch):
+        rows = opened(tmp_path, "packed.npz")
+
+        def full(fd, data):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(raw.os, "write", full)
+        with pytest.raises(OSError, match=r"no room for .*scratch="):
+            rows.take(PICKED)
+
+
+MEMORY = """
+import resource, sys, numpy as np, shoal
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+model = shoal.KMeans(5, init=np.eye(5, 32), max_iter=2, n_threads=2)
+for path in sys.argv[1:]:
+    model.fit(shoal.open_rows(path, limit_rows=90000))
+before = peak()
+for path in sys.argv[1:]:
+    model.fit(shoal.open_rows(path))
+    print(peak() - before)
+"""
+
+
+def test_memory_is_bounded(tmp_path):
+    """A file of 128 MB is clustered in a fraction of it: blocks and batches, and four bytes a row."""
+    pytest.importorskip("resource")
+    pytest.importorskip("pyarrow")
+    names = ["rows.npy", "columns.npy", "x.parquet"]
+    big = np.tile(np.random.default_rng(0).integers(0, 9, (1 << 15, 32)).astype(np.float32), (32, 1))
+    for name in names[:2]:
+        writers.DENSE[name](tmp_path / name, big)
+    writers.to_parquet(tmp_path / "x.parquet", writers.lists_of(big, fixed=True), row_group_size=1 << 16)
+    command = [sys.executable, "-c", MEMORY, *(str(tmp_path / name) for name in names)]
+    more = [float(line) for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()]
+    assert more[0] < 25
+    assert more[-1] < 80
+
+
+def test_reading_runs_ahead_of_the_work(tmp_path, monkeypatch):
+    """While a block is worked on, the next ones are read, even if one thread does all the work."""
+    import threading
+
+    from shoal.data.rows import Rows
+
+    rows = Rows(opened(tmp_path, "rows.npy"), n_threads=1)
+    rows.block_rows = 100
+    order, ahead = [], threading.Event()
+    read = rows.source.read
+
+    def watched(start, stop):
+        order.append(start)
+        if start >= 200:
+            ahead.set()
+        return read(start, stop)
+
+    monkeypatch.setattr(rows.source, "read", watched)
+
+    def work(start, raw):
+        assert start > 0 or ahead.wait(10)  # the third block is read while the first is worked on
+        return len(raw)
+
+    with rows:
+        assert sum(rows.map_raw_blocks(work)) == len(X)
+    assert order == list(range(0, len(X), 100))
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_any_reading_order_gives_the_same_rows(tmp_path_factory, data):
+    name = data.draw(st.sampled_from(["rows.npy", "columns.npy", "columns.parquet", "arrays"]))
+    path = tmp_path_factory.mktemp("any") / name
+    small = X[:300]
+    writers.DENSE[name](path, small)
+    rows = open_rows(path)
+    for _ in range(data.draw(st.integers(1, 6))):
+        if data.draw(st.booleans()):
+            ids = np.array(data.draw(st.lists(st.integers(0, 299), max_size=20)), int)
+            same(rows.take(ids), small[ids])
+        else:
+            a, b = sorted((data.draw(st.integers(0, 300)), data.draw(st.integers(0, 300))))
+            same(rows.read(a, b), small[a:b])
+
+
+def test_numbers_that_name_rows_keep_their_digits(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    names = [2**53 + 1, None, -(2**63)] * 500
+    writers.to_parquet(tmp_path / "x.parquet", writers.table_of(X[:1500], name=pyarrow.array(names)))
+    rows = open_rows(tmp_path / "x.parquet", id_column="name")
+    assert {str(part.type) for part in rows.id_column} == {"int64"}
+    assert [value for part in rows.id_column for value in part.tolist()] == names == rows.ids.tolist()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_the_index_of_a_pandas_table_is_no_feature(tmp_path, kind):
+    """As where the table itself is clustered. It can be had by its name."""
+    pd, feather = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.feather")
+    table = pd.DataFrame(X, columns=list("abcdef"))
+    folder, name = tmp_path / "rows", "__index_level_0__"
+    folder.mkdir()
+    for i, part in enumerate((table.iloc[PICKED], table.iloc[PICKED[::-1]])):
+        file = folder / f"{i}.{kind}"
+        part.to_parquet(file) if kind == "parquet" else feather.write_feather(part, file)
+    places = [*PICKED, *PICKED[::-1]]
+    with pytest.warns(UserWarning, match="the index of a pandas table, is left out") as told:
+        rows = open_rows(folder)
+    assert len(told) == 1
+    assert rows.feature_names == list("abcdef")
+    np.testing.assert_array_equal(np.asarray(rows), X[places])
+    rows = open_rows(folder, id_column=name)
+    assert rows.shape == (12, 6)
+    assert rows.ids.tolist() == places
+    assert open_rows(folder, columns=["a", name]).shape[1] == 2
+
+
+@pytest.mark.parametrize("told", [b"{", b"[]", b'{"index_columns": 3}', b'{"index_columns": [["a"], {}, "b", null]}'])
+def test_what_a_table_says_of_its_index_may_be_anything(tmp_path, told):
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"a": X[:, 0], "c": X[:, 1]}).replace_schema_metadata({b"pandas": told})
+    writers.to_parquet(tmp_path / "x.parquet", table)
+    np.testing.assert_array_equal(np.asarray(open_rows(tmp_path / "x.parquet")), X[:, :2])
+
+
+def test_a_column_is_read_in_parts(tmp_path, monkeypatch):
+    """So that names of many rows need not be in memory all at once."""
+    monkeypatch.setattr(text, "PART", 10_000)
+    lines = [f"name {i},{i % 7}.5,{i % 3}" for i in range(500)]
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    names = open_rows(tmp_path / "x.csv", id_column=0, limit_rows=490).id_column
+    assert max(map(len, names)) < 100
+    assert sum(map(len, names)) == len(names) == 490
+    assert names.some_values(np.array([0, 77, 489])) == ["name 0", "name 77", "name 489"]
+
+
+def test_a_header_of_numbers(tmp_path):
+    """As pandas writes it where columns have no names."""
+    for name, first, rows in (("pandas", "0,1,2", 2), ("years", "2019,2020,2021", 3)):
+        (tmp_path / f"{name}.csv").write_text(f"{first}\n5,7,9\n1.5,2,3\n")
+        with pytest.warns(UserWarning, match="header="):
+            assert open_rows(tmp_path / f"{name}.csv").shape == (rows, 3)
+        assert open_rows(tmp_path / f"{name}.csv", header=True).shape == (2, 3)
+        assert open_rows(tmp_path / f"{name}.csv", header=False).shape == (3, 3)
+
+
+class TestSvmlightColumns:
+    def test_count_from(self, tmp_path):
+        path = tmp_path / "x.svm"
+        path.write_text("1 3:2 5:1\n")
+        assert open_rows(path).shape == (1, 5)
+        assert open_rows(path, zero_based=True).shape == (1, 6)
+        rows = open_rows(path, zero_based=True, n_features=10)
+        same(np.asarray(rows)[0, [3, 5]], np.array([2.0, 1.0]))
+        assert rows.shape == (1, 10)
+        with pytest.raises(InvalidFileError, match="n_features=4"):
+            open_rows(path, n_features=4)
+
+    def test_of_a_folder(self, tmp_path):
+        (tmp_path / "a.svm").write_text("1 0:2 4:1\n")
+        (tmp_path / "b.svm").write_text("1 1:2 5:1\n")
+        with pytest.raises(InvalidFileError, match="zero_based="):
+            open_rows(tmp_path)
+        assert open_rows(tmp_path, zero_based=True, n_features=6).shape == (2, 6)
+
+
+def test_a_disk_that_can_not_be_read_is_named(tmp_path, monkeypatch):
+    rows = opened(tmp_path, "rows.npy")
+
+    def broken(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(handles.os, "preadv", broken)
+    with pytest.raises(OSError, match="at byte") as caught:
+        rows.read(0, 10)
+    assert caught.value.filename == str(rows.path)
+
+
+def test_a_column_is_named_once(tmp_path):
+    with pytest.raises(InvalidFileError, match="names 1 twice"):
+        opened(tmp_path, "rows.npy", columns=[0, 1, 1])

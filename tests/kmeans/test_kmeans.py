@@ -1,0 +1,615 @@
+"""`KMeans`: every algorithm is Lloyd's to the last bit, and Lloyd's is the oracle's."""
+
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from scipy import sparse
+from sklearn import cluster
+from sklearn.exceptions import ConvergenceWarning
+
+from shoal import KMeans
+from shoal.data.rows import Rows
+from shoal.data.sources import find_source
+from shoal.execution import deadline
+from shoal.fit import base as fitting
+from shoal.fit import partition
+from shoal.fit.loop import Limits, RunResult
+from shoal.kmeans import lloyd
+from tests import naive
+from tests.strategies import ALGORITHMS, blobs, cloud, first_rows, grids, problems, spread_rows
+
+OTHERS = ALGORITHMS[1:]
+few_distinct = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def fit(X, start, algorithm="lloyd", weights=None, **options):
+    return KMeans(len(start), init=start, algorithm=algorithm, **{"tol": 0, **options}).fit(X, sample_weight=weights)
+
+
+def assert_same(one, other):
+    np.testing.assert_array_equal(one.labels_, other.labels_)
+    np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
+    assert one.inertia_ == other.inertia_
+    assert one.n_iter_ == other.n_iter_
+    assert [r["energy"] for r in one.history_] == [r["energy"] for r in other.history_]
+
+
+def assert_equal_methods(X, start, weights=None, **options):
+    reference = fit(X, start, "lloyd", weights, **options)
+    for algorithm in OTHERS:
+        if algorithm != "projected" or not sparse.issparse(X):
+            assert_same(fit(X, start, algorithm, weights, **options), reference)
+    np.testing.assert_array_equal(reference.labels_, reference.predict(X))
+
+
+class TestMethodsAgree:
+    @pytest.mark.parametrize("d", [1, 2, 16, 40, 41, 47, 48, 49, 60, 130])
+    @pytest.mark.parametrize("k", [1, 2, 7, 33, 100])
+    def test_on_every_width(self, d, k):
+        dtype = np.float32 if (d + k) % 2 else np.float64
+        X = np.concatenate([cloud(300, d, seed=k, dtype=dtype), blobs(200, d, 9, spread=1, dtype=dtype)[0]])
+        assert_equal_methods(X, first_rows(X, k), max_iter=12)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("d", [3, 40, 60])
+    def test_on_sparse_rows(self, d, dtype):
+        X = sparse.random_array((300, d), density=0.2, rng=np.random.default_rng(d), dtype=dtype, format="csr")
+        assert_equal_methods(X, X[:33].toarray(), max_iter=12)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_with_weights(self, dtype):
+        X = cloud(500, 16, dtype=dtype)
+        assert_equal_methods(X, first_rows(X, 33), np.random.default_rng(0).gamma(1, size=500))
+
+    @pytest.mark.parametrize("offset", [1.0, 1e3, 1e6])
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_far_from_the_origin(self, offset, dtype):
+        X = (cloud(400, 6) + offset).astype(dtype)
+        assert_equal_methods(X, first_rows(X, 20))
+
+    @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+    def test_with_many_ties(self, metric):
+        X = np.random.default_rng(0).integers(1, 4, (400, 5)).astype(np.float32)
+        assert_equal_methods(X, np.unique(X, axis=0)[:33], metric=metric)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("d", [3, 5, 16, 47, 60, 130])
+    def test_ties_but_for_rounding(self, d, dtype):
+        """Centres that are one vector in many orders, and rows of one value each: all distances are equal, but their
+        sums round differently. Whatever computes them must round in the same way. (Those rows weigh nothing, so that
+        centres stay where they are.)
+        """
+        rng = np.random.default_rng(d)
+        centers = rng.permuted(np.tile(rng.normal(size=d), (33, 1)), axis=1).astype(dtype)
+        probes = np.repeat(rng.normal(size=(500, 1)), d, axis=1).astype(dtype)
+        X, weights = np.vstack([centers, probes]), np.r_[np.ones(33), np.zeros(500)]
+        assert_equal_methods(X, np.unique(centers, axis=0).astype(float), weights, max_iter=5)
+
+    def test_over_many_blocks(self):
+        X, _ = blobs(20_000, 60, 30, spread=2, dtype=np.float32)
+        assert_equal_methods(X, first_rows(X, 50), max_iter=6)
+
+    @given(problems())
+    @few_distinct
+    def test_on_anything(self, problem):
+        assert_equal_methods(*problem, max_iter=20)
+
+    @given(problems())
+    @few_distinct
+    def test_on_anything_sparse(self, problem):
+        assert_equal_methods(sparse.csr_array(problem.X), problem.start, problem.weights, max_iter=20)
+
+    @given(problems())
+    @few_distinct
+    def test_on_any_direction(self, problem):
+        X = np.column_stack([problem.X, np.ones(len(problem.X), problem.X.dtype)])  # no row of zeros
+        start = np.column_stack([problem.start, np.ones(len(problem.start))])
+        assert_equal_methods(X, start, problem.weights, max_iter=20, metric="cosine")
+
+
+class TestLloydIsTheOracle:
+    @given(problems(dtypes=(np.float64,), weighted=False))
+    @few_distinct
+    def test_labels_are_the_nearest_published_centre(self, problem):
+        model = fit(problem.X, problem.start, max_iter=20)
+        far = naive.distances(problem.X, model.cluster_centers_)
+        own = far[np.arange(len(far)), model.labels_]
+        np.testing.assert_allclose(own, far.min(axis=1), rtol=1e-9, atol=1e-25)
+
+    @given(grids)
+    @few_distinct
+    def test_the_first_of_equals_wins(self, problem):
+        """Integer rows and centres: distances are exact, so labels must be the oracle's, ties included."""
+        model = fit(problem.X, problem.start, max_iter=1)
+        model.cluster_centers_ = problem.start
+        np.testing.assert_array_equal(model.predict(problem.X), naive.labels(problem.X, problem.start))
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    @pytest.mark.parametrize("d", [2, 16, 60])
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_step_by_step(self, algorithm, d, weighted):
+        X = cloud(300, d, seed=d)
+        weights = np.random.default_rng(0).integers(0, 4, 300) if weighted else None
+        for steps in (1, 2, 3, 100):
+            model = fit(X, first_rows(X, 7), algorithm, weights, max_iter=steps)
+            C, energies = naive.lloyd(X, first_rows(X, 7), steps, weights=weights)
+            np.testing.assert_allclose(model.cluster_centers_, C, rtol=0, atol=1e-12)
+            np.testing.assert_array_equal(model.labels_, naive.labels(X, C))
+            found = [record["energy"] for record in model.history_]
+            np.testing.assert_allclose(found, energies, rtol=1e-9)
+            assert (model.n_iter_, model.stop_reason_) == (len(energies), "converged" if steps == 100 else "max_iter")
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    @pytest.mark.parametrize("tol", [0, 1e-3])
+    def test_counts_steps_as_scikit_learn_does(self, algorithm, tol):
+        X = cloud(500, 4)
+        theirs = cluster.KMeans(9, init=first_rows(X, 9), n_init=1, tol=tol, algorithm="lloyd").fit(X)
+        ours = fit(X, first_rows(X, 9), algorithm, tol=tol)
+        assert ours.n_iter_ == theirs.n_iter_ > 5
+        np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, rtol=0, atol=1e-12)
+        exactly = fit(X, first_rows(X, 9), algorithm, tol=tol, max_iter=ours.n_iter_)
+        assert (exactly.n_iter_, exactly.stop_reason_) == (ours.n_iter_, "converged")
+
+
+class TestRelations:
+    def test_weights_are_repetitions(self):
+        X, rng = cloud(150, 3), np.random.default_rng(0)
+        weights = rng.integers(0, 4, 150)
+        weighted = fit(X, first_rows(X, 9), weights=weights)
+        repeated = fit(X.repeat(weights, axis=0), first_rows(X, 9))
+        np.testing.assert_allclose(weighted.cluster_centers_, repeated.cluster_centers_, atol=1e-12)
+        np.testing.assert_array_equal(weighted.labels_.repeat(weights), repeated.labels_)
+        assert weighted.inertia_ == pytest.approx(repeated.inertia_)
+
+    @pytest.mark.parametrize("factor", [2.0**-40, 1e-3, 1e6, 2.0**40])
+    def test_a_common_weight_changes_only_the_energy(self, factor):
+        X = cloud(200, 3)
+        plain, heavy = fit(X, first_rows(X, 6)), fit(X, first_rows(X, 6), weights=np.full(200, factor))
+        np.testing.assert_array_equal(plain.labels_, heavy.labels_)
+        assert heavy.inertia_ == pytest.approx(factor * plain.inertia_)
+
+    @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+    @pytest.mark.parametrize("algorithm", ALGORITHMS[:-1])
+    def test_dense_is_sparse(self, algorithm, metric):
+        X = np.random.default_rng(1).poisson(0.4, (300, 30)) * np.random.default_rng(2).random((300, 30))
+        X[:, 0] += 0.1
+        dense, thin = (fit(rows, X[:8], algorithm, metric=metric) for rows in (X, sparse.csr_array(X)))
+        np.testing.assert_array_equal(dense.labels_, thin.labels_)
+        np.testing.assert_allclose(dense.cluster_centers_, thin.cluster_centers_, atol=1e-12)
+        assert dense.inertia_ == pytest.approx(thin.inertia_)
+
+    @pytest.mark.parametrize("d", [5, 60])
+    def test_columns_may_change_places(self, d):
+        X, order = cloud(300, d), np.random.default_rng(0).permutation(d)
+        one, other = fit(X, first_rows(X, 12)), fit(X[:, order], first_rows(X, 12)[:, order])
+        np.testing.assert_array_equal(one.labels_, other.labels_)
+        np.testing.assert_allclose(one.cluster_centers_[:, order], other.cluster_centers_, atol=1e-12)
+
+    def test_centres_may_change_places(self):
+        X = cloud(300, 5)
+        one, other = fit(X, first_rows(X, 12)), fit(X, first_rows(X, 12)[::-1])
+        np.testing.assert_array_equal(one.labels_, 11 - other.labels_)
+
+    def test_more_centres_are_never_worse(self):
+        X = cloud(500, 4)
+        few = KMeans(5, tol=0, random_state=0).fit(X)
+        worst = naive.distances(X, few.cluster_centers_).min(axis=1).argmax()
+        more = fit(X, np.vstack([few.cluster_centers_, X[worst]]))
+        assert more.inertia_ < few.inertia_
+
+    @given(problems(weighted=True))
+    @few_distinct
+    def test_energy_never_rises(self, problem):
+        model = fit(problem.X, problem.start, weights=problem.weights)
+        energies = np.array([record["energy"] for record in model.history_] + [model.inertia_])
+        scale = np.square(problem.X - problem.X.mean(axis=0), dtype=float).sum()
+        assert (np.diff(energies) <= 1e-6 * energies[:-1] + 1e-12 * scale).all()
+
+
+class TestWork:
+    @pytest.mark.parametrize("algorithm", OTHERS)
+    @pytest.mark.parametrize("d", [8, 100])
+    def test_bounds_save_distances_on_clusters(self, algorithm, d):
+        X, _ = blobs(3000, d, 20, spread=1.5)
+        slow, fast = (fit(X, first_rows(X, 40), name, max_iter=15) for name in ("lloyd", algorithm))
+        count = [sum(record["distances"] for record in model.history_) for model in (slow, fast)]
+        assert slow.n_iter_ > 3
+        assert count[0] == slow.n_iter_ * 3000 * 40
+        assert 0 < count[1] < 0.8 * count[0]
+
+    def test_history_tells_each_step(self):
+        X = cloud(300, 3)
+        seen = []
+        model = fit(X, first_rows(X, 5), callback=seen.append)
+        assert seen == model.history_
+        assert len(seen) == model.n_iter_
+        assert [record["step"] for record in seen] == list(range(1, len(seen) + 1))
+        fields = {"step", "seconds", "energy", "shift", "rows", "distances", "reassigned", "start"}
+        assert all(record.keys() == fields for record in seen)
+        assert seen[0]["reassigned"] == 300
+        assert seen[-1]["reassigned"] == 0
+        assert seen[-1]["shift"] == pytest.approx(0, abs=1e-20)
+        assert np.all(np.diff([record["seconds"] for record in seen]) > 0)
+
+    @pytest.mark.parametrize("scale", [1.0, 1e-200])
+    def test_what_a_callback_does_to_its_record_is_its_own_affair(self, scale):
+        """Also where energies are too small for a float64."""
+        X = scale * cloud(300, 3)
+        assert_same(fit(X, first_rows(X, 5), callback=lambda record: record.clear()), fit(X, first_rows(X, 5)))
+
+    def test_records_name_their_start(self):
+        seen = []
+        model = KMeans(5, n_init=4, random_state=0, callback=seen.append).fit(cloud(300, 3))
+        assert sorted({record["start"] for record in seen}) == [0, 1, 2, 3]
+        kept = model.history_[0]["start"]
+        assert model.history_ == [record for record in seen if record["start"] == kept]
+
+    def test_verbose_prints_each_step(self, capsys):
+        X = cloud(100, 3)
+        model = fit(X, first_rows(X, 3), verbose=1)
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == model.n_iter_
+        assert all("energy=" in line for line in lines)
+
+    def test_auto_names_what_ran(self):
+        X = cloud(100, 3)
+        assert KMeans(3, random_state=0).fit(X).algorithm_ in ALGORITHMS
+        assert KMeans(3, random_state=0).fit(sparse.csr_array(X)).algorithm_ in ALGORITHMS[:-1]
+        assert KMeans(3, random_state=0, algorithm="elkan").fit(X).algorithm_ == "elkan"
+
+
+class TestStopping:
+    def assert_valid(self, model, X):
+        np.testing.assert_array_equal(model.labels_, model.predict(X))
+        assert np.isfinite(model.cluster_centers_).all()
+        assert model.inertia_ == pytest.approx(naive.energy(X, model.cluster_centers_), rel=1e-9)
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    def test_converged(self, algorithm):
+        X = cloud(200, 3)
+        model = fit(X, first_rows(X, 5), algorithm)
+        assert model.stop_reason_ == "converged"
+        again = fit(X, model.cluster_centers_, algorithm)
+        np.testing.assert_allclose(again.cluster_centers_, model.cluster_centers_, atol=1e-12)
+        self.assert_valid(model, X)
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    def test_max_iter(self, algorithm):
+        X = cloud(400, 3)
+        model = fit(X, first_rows(X, 15), algorithm, max_iter=2)
+        assert (model.stop_reason_, model.n_iter_) == ("max_iter", 2)
+        self.assert_valid(model, X)
+
+    def test_a_wide_tolerance_stops_early(self):
+        X = cloud(400, 3)
+        loose, tight = (fit(X, first_rows(X, 15), tol=tol) for tol in (1e-2, 0))
+        assert loose.n_iter_ < tight.n_iter_
+        assert loose.stop_reason_ == tight.stop_reason_ == "converged"
+        assert loose.inertia_ >= tight.inertia_
+
+    def test_callback(self):
+        X = cloud(400, 3)
+        model = fit(X, first_rows(X, 15), callback=lambda record: record["step"] == 3)
+        assert (model.stop_reason_, model.n_iter_) == ("callback", 3)
+        self.assert_valid(model, X)
+
+    def test_callback_ends_all_starts(self):
+        seen = []
+        KMeans(5, n_init=4, random_state=0, callback=lambda record: seen.append(record) or True).fit(cloud(400, 3))
+        assert len(seen) == 1
+
+    def test_an_error_in_the_callback_reaches_the_user(self):
+        def fail(record):
+            raise RuntimeError("mine")
+
+        with pytest.raises(RuntimeError, match="mine"):
+            KMeans(5, callback=fail).fit(cloud(400, 3))
+
+    @pytest.mark.parametrize("budget", [1e-9, 1e-3, 0.05])
+    @pytest.mark.parametrize("algorithm", ["lloyd", "projected"])
+    def test_time_budget(self, budget, algorithm):
+        X = cloud(20_000, 10)
+        began = time.perf_counter()
+        model = fit(X, first_rows(X, 50), algorithm, time_budget=budget, max_iter=100_000)
+        assert time.perf_counter() - began < 5
+        assert model.stop_reason_ == "time_budget"
+        assert model.n_iter_ == len(model.history_)
+        self.assert_valid(model, X)
+
+    @pytest.mark.parametrize("budget", [1e6, np.inf])
+    def test_time_budget_that_is_not_needed(self, budget):
+        X = cloud(100, 3)
+        assert_same(fit(X, first_rows(X, 5), time_budget=budget), fit(X, first_rows(X, 5)))
+
+    @pytest.mark.parametrize(("budget", "reason", "starts"), [(3, "time_budget", {0, 1}), (9, "converged", {0, 1, 2, 3, 4})])
+    def test_starts_that_time_does_not_allow_are_told_of(self, monkeypatch, budget, reason, starts):
+        """A start has converged, but it is not the best of all that were asked for."""
+        clock, seen = [0], set()
+        monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+
+        def two_ticks_a_start(record):
+            seen.add(record["start"])
+            clock[0] += 2 * (record["reassigned"] == 0)
+
+        model = KMeans(3, n_init=5, tol=0, random_state=0, time_budget=budget, callback=two_ticks_a_start).fit(cloud(100, 3))
+        assert (model.stop_reason_, seen) == (reason, starts)
+
+    def test_a_callback_that_ends_a_worse_start_is_named(self):
+        X, _ = blobs(300, 3, 5)
+
+        def init(rows, k, random_state):
+            return model_rows.pop()
+
+        model_rows = [X[:5] + 1e3, fit(X, X[:5]).cluster_centers_]
+        model = KMeans(5, init=init, n_init=2, callback=lambda record: record["start"] == 1).fit(X)
+        assert model.history_[0]["start"] == 0
+        assert model.stop_reason_ == "callback"
+
+    def test_labels_are_of_the_last_centres_even_when_clusters_stay_empty(self, monkeypatch):
+        """However often giving them rows moves the centres."""
+        X = np.repeat([[0.0], [1.0]], 5, axis=0)
+        with Rows(find_source(X)) as rows:
+            start = partition.initial_partition(rows, np.array([[0.0], [1.0], [9.0]]))
+            state, info = partition.advance(rows, start, lloyd.assign)
+            outcome = RunResult(state, [], "max_iter", info)
+            swap = {"reassigned": 1}
+            monkeypatch.setattr(
+                partition, "advance", lambda _, s, __: (s._replace(centers=s.centers[[1, 0, 2]]), info._replace(**swap))
+            )
+            rounds = []
+            assign = lambda *args: rounds.append(1) or lloyd.assign(*args)  # noqa: E731
+            settled, energy = KMeans(3)._finalize(rows, outcome, fitting.Method(None, None, None, assign), Limits(1), [])
+        assert len(rounds) > 5
+        np.testing.assert_array_equal(settled.state.labels, naive.labels(X, settled.state.centers))
+        assert energy == naive.energy(X, settled.state.centers) == 0
+
+
+class Recorder:
+    """A callback of scikit-learn's protocol."""
+
+    def __init__(self, stop_after=None):
+        self.calls, self.heard, self.stop_after = [], [], stop_after
+
+    def setup(self, estimator, context):
+        self.calls.append("setup")
+
+    def on_fit_task_begin(self, estimator, context):
+        self.calls.append(f"begin {context.task_name}")
+
+    def on_fit_task_end(self, estimator, context, *, X=None, fitted_estimator=None):
+        self.calls.append(f"end {context.task_name}")
+        if fitted_estimator is not None:
+            self.heard.append((fitted_estimator.predict(X), fitted_estimator.score(X)))
+        return len(self.heard) == self.stop_after
+
+    def teardown(self, estimator, context):
+        self.calls.append("teardown")
+
+
+class TestScikitLearnCallbacks:
+    @pytest.fixture(autouse=True)
+    def _protocol(self):
+        pytest.importorskip("sklearn.callback", reason="callbacks came with scikit-learn 1.9")
+
+    def run(self, **options):
+        X, recorder = cloud(300, 3) + 50, Recorder(**options)
+        model = KMeans(6, init=first_rows(X, 6), tol=0).set_callbacks(recorder).fit(X)
+        return X, model, recorder
+
+    def test_hears_every_step(self):
+        _, model, recorder = self.run()
+        steps = ["begin step", "end step"] * model.n_iter_
+        assert recorder.calls == ["setup", "begin fit", *steps, "end fit", "teardown"]
+
+    def test_gets_a_model_that_predicts(self):
+        _, model, recorder = self.run()
+        for step, (_, score) in enumerate(recorder.heard[:-1]):
+            assert -score == pytest.approx(model.history_[step + 1]["energy"], rel=1e-6)
+        np.testing.assert_array_equal(recorder.heard[-1][0], model.labels_)
+        assert recorder.heard[-1][1] == pytest.approx(-model.inertia_)
+
+    def test_may_stop_the_fit(self):
+        X, model, _ = self.run(stop_after=2)
+        assert (model.stop_reason_, model.n_iter_) == ("callback", 2)
+        np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+    def test_is_torn_down_when_the_fit_fails(self):
+        recorder = Recorder()
+        recorder.on_fit_task_end = lambda estimator, context: 1 / 0
+        with pytest.raises(ZeroDivisionError):
+            KMeans(3).set_callbacks(recorder).fit(cloud(100, 3))
+        assert recorder.calls[-1] == "teardown"
+
+
+class TestStarts:
+    @pytest.mark.parametrize("init", ["k-means++", "k-means||", "afk-mc2", "random"])
+    @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+    def test_each_seeding_finds_blobs(self, init, layout):
+        X, y = blobs(500, 3, 5)
+        model = KMeans(5, init=init, n_init=20, random_state=0).fit(layout(X))
+        assert model.inertia_ == pytest.approx(fit(X, spread_rows(X, y)).inertia_, rel=1e-9)
+
+    def test_an_array(self):
+        X, _ = blobs(500, 3, 5)
+        given_rows, given_list = (KMeans(5, init=C).fit(X) for C in (X[:5], X[:5].tolist()))
+        assert_same(given_rows, given_list)
+        with pytest.warns(RuntimeWarning, match="not n_init=7") as caught:
+            assert_same(given_rows, KMeans(5, init=X[:5], n_init=7).fit(X))
+        assert caught[0].filename == __file__
+        assert_same(given_rows, KMeans(5, init=X[:5], n_init=1).fit(X))
+
+    def test_a_callable(self):
+        X, _ = blobs(500, 3, 5)
+        asked = []
+
+        def init(rows, k, random_state):
+            asked.append((rows is X, k, random_state.randint(2**31)))
+            return rows[:k]
+
+        model = KMeans(5, init=init, n_init=3, random_state=0).fit(X)
+        assert_same(model, KMeans(5, init=X[:5]).fit(X))
+        assert [call[:2] for call in asked] == [(True, 5)] * 3
+        assert len({call[2] for call in asked}) == 3
+
+    def test_the_start_of_least_energy_is_kept(self):
+        X = cloud(400, 3)
+        energies = []
+
+        def init(rows, k, random_state):
+            C = rows[random_state.choice(len(rows), k, replace=False)]
+            energies.append(fit(X, C, tol=1e-4).inertia_)
+            return C
+
+        model = KMeans(12, init=init, n_init=6, random_state=0).fit(X)
+        assert len(set(energies)) > 1
+        assert model.inertia_ == min(energies)
+
+    @pytest.mark.parametrize("init", ["k-means++", "k-means||", "afk-mc2", "random"])
+    def test_one_seed_one_result(self, init):
+        X = cloud(400, 3)
+        one, same, other = (KMeans(12, init=init, n_init=1, random_state=seed).fit(X) for seed in (7, 7, 8))
+        assert_same(one, same)
+        assert not np.array_equal(one.cluster_centers_, other.cluster_centers_)
+
+    @pytest.mark.parametrize("make", [np.random.RandomState, np.random.default_rng])
+    def test_generators_are_seeds_too(self, make):
+        X = cloud(400, 3)
+        assert_same(*(KMeans(12, random_state=make(3)).fit(X) for _ in range(2)))
+
+    def test_numpy_global_seed_when_there_is_none(self):
+        X = cloud(400, 3)
+        models = []
+        for _ in range(2):
+            np.random.seed(5)  # noqa: NPY002
+            models.append(KMeans(12, n_init=1).fit(X))
+        assert_same(*models)
+
+
+class TestCosine:
+    X = np.random.default_rng(0).gamma(0.5, size=(300, 12)) * np.random.default_rng(1).gamma(1, size=(300, 1))
+
+    @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+    @pytest.mark.parametrize("algorithm", ["lloyd", "auto", "elkan"])
+    def test_is_spherical_k_means(self, layout, algorithm):
+        model = fit(layout(self.X), self.X[:6], algorithm, metric="cosine")
+        C, labels, energy = naive.spherical(self.X, self.X[:6])
+        np.testing.assert_allclose(model.cluster_centers_, C, atol=1e-12)
+        np.testing.assert_array_equal(model.labels_, labels)
+        assert model.inertia_ == pytest.approx(energy)
+        assert model.history_[-1]["energy"] == pytest.approx(energy)
+
+    def test_centres_have_length_one(self):
+        for X in (self.X, self.X.astype(np.float32), sparse.csr_array(self.X)):
+            C = KMeans(6, metric="cosine", random_state=0).fit(X).cluster_centers_
+            np.testing.assert_allclose(np.linalg.norm(C, axis=1), 1, rtol=1e-6)
+
+    @pytest.mark.parametrize("algorithm", ["lloyd", "auto"])
+    def test_memory_layout_changes_no_bit(self, algorithm):
+        X = np.random.default_rng(0).normal(size=(2000, 37))
+        one = fit(X, X[:6], algorithm, metric="cosine")
+        for rows in (np.asfortranarray(X), pd.DataFrame({str(i): x for i, x in enumerate(X.T)}), X[:, ::-1].copy()[:, ::-1]):
+            other = fit(rows, X[:6], algorithm, metric="cosine")
+            np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
+            np.testing.assert_array_equal(one.transform(X), one.transform(np.asarray(rows)))
+
+    def test_length_of_rows_does_not_matter(self):
+        one = fit(self.X, self.X[:6], metric="cosine")
+        other = fit(self.X * 2.0 ** np.arange(-150, 150)[:, None], self.X[:6], metric="cosine")
+        np.testing.assert_array_equal(one.labels_, other.labels_)
+
+    @pytest.mark.parametrize("scale", [1e-6, 1e6])
+    def test_tolerance_is_of_directions(self, scale):
+        """How long the rows are must not decide when to stop."""
+        base, scaled = (KMeans(6, init=self.X[:6], metric="cosine").fit(factor * self.X) for factor in (1, scale))
+        assert base.n_iter_ == scaled.n_iter_ > 3
+        np.testing.assert_array_equal(base.labels_, scaled.labels_)
+
+    def test_transform_is_one_minus_cosine(self):
+        model = fit(self.X, self.X[:6], metric="cosine")
+        np.testing.assert_allclose(model.transform(self.X), 1 - naive.unit(self.X) @ model.cluster_centers_.T, atol=1e-12)
+
+
+class TestTransform:
+    @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+    @pytest.mark.parametrize("offset", [0.0, 300.0])
+    def test_is_the_distance_from_every_centre(self, layout, offset):
+        X = cloud(100, 5) + offset
+        model = fit(layout(X), first_rows(X, 7))
+        np.testing.assert_allclose(model.transform(layout(X)), np.sqrt(naive.distances(X, model.cluster_centers_)), rtol=1e-6)
+
+    def test_keeps_float32(self):
+        X = cloud(100, 5, dtype=np.float32)
+        assert fit(X, first_rows(X, 7)).transform(X).dtype == np.float32
+
+    def test_its_least_column_is_the_label(self):
+        X = cloud(100, 5)
+        model = fit(X, first_rows(X, 7))
+        np.testing.assert_array_equal(model.transform(X).argmin(axis=1), model.predict(X))
+
+
+class TestEmptyClusters:
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+    def test_as_many_clusters_as_distinct_rows(self, algorithm, metric):
+        X = (1 + np.arange(12.0))[:, None] ** [0, 1, 2]
+        rows = X[np.random.default_rng(0).integers(12, size=100)]
+        rows[:12] = X
+        model = fit(rows, rows[[0] * 12], algorithm, metric=metric)
+        assert len(np.unique(model.labels_)) == 12
+        assert model.inertia_ == pytest.approx(0, abs=1e-9)
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    @pytest.mark.parametrize("few", [1, 2, 5])
+    def test_fewer_distinct_rows_are_counted_in_a_warning(self, algorithm, few):
+        X = np.random.default_rng(few).normal(size=(few, 3))[np.arange(60) % few]
+        with pytest.warns(ConvergenceWarning, match=rf"distinct clusters \({few}\) found smaller than n_clusters \(8\)"):
+            model = fit(X, X[:8], algorithm)
+        assert len(np.unique(model.labels_)) == few
+        assert model.n_iter_ < 10
+        assert model.inertia_ == pytest.approx(0, abs=1e-20)
+        np.testing.assert_array_equal(model.labels_, model.predict(X))
+
+    def test_the_warning_points_at_the_caller(self):
+        with pytest.warns(ConvergenceWarning) as caught:
+            KMeans(2, random_state=0).fit(np.ones((5, 2)))
+        assert caught[0].filename == __file__
+
+    @pytest.mark.parametrize(
+        ("weights", "cause"), [(None, "distinct rows;"), ([1, 1, 1, 0, 0], "distinct rows of positive weight;")]
+    )
+    def test_the_warning_names_the_cause(self, weights, cause):
+        X = np.array([[0.0], [0.0], [1.0], [2.0], [3.0]]) if weights else np.ones((5, 1))
+        with pytest.warns(ConvergenceWarning, match=cause):
+            KMeans(4, random_state=0).fit(X, sample_weight=weights)
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    def test_rows_without_weight_fill_no_cluster(self, algorithm):
+        X, y = blobs(100, 3, 4)
+        X = np.vstack([X, [[1e6] * 3]])
+        weights = np.r_[np.ones(100), 0]
+        model = fit(X, spread_rows(X[:100], y), algorithm, weights)
+        assert np.abs(model.cluster_centers_).max() < 1e3
+        assert model.inertia_ == pytest.approx(naive.energy(X, model.cluster_centers_, weights))
+
+
+@pytest.mark.parametrize("call", ["fit", "fit_predict", "fit_transform"])
+def test_a_warning_names_the_line_of_the_caller(call):
+    with pytest.warns(ConvergenceWarning, match="n_clusters=2 would do") as seen:
+        getattr(KMeans(3), call)(np.array([[0.0], [1.0], [1.0]]))
+    assert [warning.filename for warning in seen] == [__file__]
+
+
+def test_rows_without_weight_fill_no_cluster():
+    with pytest.warns(ConvergenceWarning, match="n_clusters=2 would do"):
+        KMeans(3).fit(np.array([[0.0], [1.0], [9.0]]), sample_weight=[1, 1, 0])
+
+
+def test_a_direction_shifts_by_what_it_moves():
+    X = np.random.default_rng(0).normal(size=(100, 3)) + 2
+    C = X[:4] / np.linalg.norm(X[:4], axis=1)[:, None]
+    model = KMeans(4, init=C, metric="cosine", max_iter=1).fit(X)
+    assert model.history_[0]["shift"] == pytest.approx(((model.cluster_centers_ - C) ** 2).sum())
