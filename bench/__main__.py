@@ -10,13 +10,13 @@ from pathlib import Path
 from . import pages
 from .bigfile import bigfile
 from .compressed import accuracy, codes_memory, compress, popcount
-from .distributed import scaleout
 from .faults import faults
 from .measure import Lab
 from .peaks import peaks
 from .plan import plan
 from .resources import many_rows, memory, startup
 from .results import FOLDER, keep, made, read, render
+from .scaleout import scaleout
 from .signals import signals
 from .spectral import nmi, readings, scaling, speed
 from .stochastic import ends, reach, stream, variance

@@ -226,16 +226,17 @@ def seed_shoal(X: Array, k: int, seed: int) -> Callable[[], Array]:
     from shoal.data.rows import Rows
     from shoal.data.sources import find_source
     from shoal.data.statistics import measure
+    from shoal.execution.threads import on_threads
     from shoal.fit.random_streams import generator
-    from shoal.kmeans.init import SEEDINGS
+    from shoal.kmeans.init import INITIALIZERS
 
-    rows = Rows(find_source(X), n_threads=cpu_count())
-    with rows:
-        rows.frame = measure(rows).frame
+    rows = Rows.of(find_source(X))
+    with on_threads(rows, cpu_count()) as opened:
+        rows = rows.with_frame(measure(opened).frame, rows.dtype)
 
     def seed_it() -> Array:
-        with rows:
-            return rows.frame.out_of(SEEDINGS["k-means++"](rows, k, generator(seed, 0)), X.dtype)
+        with on_threads(rows, cpu_count()) as opened:
+            return rows.frame.out_of(INITIALIZERS.methods["k-means++"](opened, k, generator(seed, 0)), X.dtype)
 
     return seed_it
 

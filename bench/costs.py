@@ -72,9 +72,11 @@ def _rounds(lab: Lab, client: Any, count: int) -> list[Entry]:
     from shoal.distributed import task_batching as loads
     from shoal.distributed.scheduler import INLINE
     from shoal.execution.engine import resolve_source
+    from shoal.execution.threads import Threads, default_threads
 
     X = clouds(count << 16, 1, 2)
-    rows, near = Rows(resolve_source(held(client, X, count))), Rows(find_source(X))  # a block a partition
+    rows, near = Rows.of(resolve_source(held(client, X, count))), Rows.of(find_source(X))  # a block a partition
+    executor = Threads(default_threads())
     values = np.random.default_rng(0).normal(size=len(rows))
     order = np.zeros(INLINE // 8 + 1)  # is passed on from worker to worker, as centres are
     shape = (10, 10) if lab.quick else (1000, 512)
@@ -96,7 +98,8 @@ def _rounds(lab: Lab, client: Any, count: int) -> list[Entry]:
         for share in rows.map_blocks(answered, order, *shape):
             share.moves.add_to(*totals)
 
-    with rows, near, patch.object(loads, "LONG", 0.0):  # every task goes alone
+    rows, near = rows.with_executor(executor), near.with_executor(executor)
+    with executor, patch.object(loads, "LONG", 0.0):  # every task goes alone
         took = {kind: _took(lab, client, kind) for kind in (alone, empty, down, up)}
     sizes = {down: values.nbytes / 1e6, up: count * shape[0] * (8 * shape[1] + 32) / 1e6}
     task, of_worker = (took[empty] - [0, took[alone][0]]) / count * 1e3
@@ -128,13 +131,13 @@ def _flops(d: int, k: int) -> float:
     """Operations a second of CPU time, a block for each core: those of the matrix product, over all that a block takes."""
     from shoal.data.rows import Rows, rows_in_a_block
     from shoal.data.sources import find_source
-    from shoal.execution.threads import default_threads
+    from shoal.execution.threads import default_threads, on_threads
     from shoal.fit.partition import label_block
 
     n = rows_in_a_block(d, False) * default_threads()
     rng = np.random.default_rng(0)
     X, C = (rng.standard_normal((m, d), np.float32) for m in (n, k))
-    with Rows(find_source(X)) as rows:
+    with on_threads(Rows.of(find_source(X))) as rows:
         labels, centers = np.full(n, -1, np.int32), rows.prepare(C)
         begun = time.process_time()
         for _ in rows.map_blocks(label_block, centers, True, per_row=(labels, labels.copy(), rows.weights)):

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 import shoal
-from shoal.execution import deadline
+from shoal.data import cancellation
 from shoal.fit.base import BaseCentroidClusterer
 from tests import naive
 from tests.strategies import blobs, cloud, problems
@@ -169,7 +169,7 @@ def test_a_map_and_a_table_are_rows_too(cls, options, tmp_path):
 def test_a_budget_that_is_too_short_for_anything(cls, options, layout, tick, monkeypatch):
     """Time flies: whatever can be left out is, and what is left is a sound model."""
     seconds = itertools.count(0.0, tick)
-    monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    monkeypatch.setattr(cancellation, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
     rows = layout(np.abs(X).astype(np.float32))
     with pytest.warns(ConvergenceWarning, match=r"time_budget=1e-09 seconds are too short"):
         model = fit(cls, options, rows, n_clusters=40, time_budget=1e-9)

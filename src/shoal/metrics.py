@@ -13,10 +13,11 @@ from sklearn.utils._param_validation import StrOptions, validate_parameter_const
 from .data.blocks import Block, Centers, DenseBlock, nearest_others, rounding
 from .data.frame import Frame
 from .data.rows import Rows
-from .data.sources import FileSource
+from .data.source import FileSource
 from .data.tables import column_names
 from .data.types import Array
 from .data.validation import check_centers, check_same_columns, check_weights
+from .execution.threads import on_threads
 from .fit.centroid_model import near_block
 from .fit.input import check_rows
 from .fit.parameters import MAX_THREADS, Count
@@ -101,8 +102,7 @@ def _placed(X: Any, centers: Any, weights: Any, metric: str, n_threads: int | No
     frame = _frame_for(C, metric)
     if frame.unit and not C.any(axis=1).all():
         raise ValueError(f"centers row {int(np.argmin(C.any(axis=1)))} is all zeros: cosine needs a direction.")
-    rows = Rows(source, check_weights(weights, source.shape[0]), frame, n_threads)
-    rows.dtype = np.dtype(np.float64)
+    rows = Rows.of(source, check_weights(weights, source.shape[0]), frame).with_dtype(np.dtype(np.float64))
     placed: Any = rows.convert(C).X  # dense, as C is
     return rows, placed
 
@@ -125,7 +125,7 @@ def energy(
     1.0
     """
     rows, placed = _placed(X, centers, sample_weight, metric, n_threads, "energy")
-    with rows:
+    with on_threads(rows, n_threads) as rows:
         shares = rows.map_raw_blocks(_energy_block, rows, rows.prepare(placed), per_row=(rows.weights,))
         return rows.frame.energy_out_of(sum(shares))
 
@@ -164,7 +164,7 @@ def _shares(X: Any, centers: Any, labels: Any, metric: str, n_threads: int | Non
     if names.shape != (n,) or names.dtype.kind not in "iu" or names.min() < 0 or names.max() >= k:
         raise ValueError(f"labels must be {n} numbers, one for each row, from 0 to {k - 1}: the places of rows in centers.")
     total = _Share(*np.zeros((3, k)))
-    with rows:
+    with on_threads(rows, n_threads) as rows:
         for share in rows.map_raw_blocks(_silhouette_block, rows, rows.prepare(C), labels is None, per_row=(names,)):
             for sums, part in zip(total, share, strict=True):
                 sums += part

@@ -165,8 +165,8 @@ class TestEncoding:
 
         inner = random_code if make is binary.lsh else rotated_code
         X, w = cloud(60, 4), np.random.default_rng(0).integers(0, 4, 60)
-        light = inner(Rows(find_source(X), w.astype(float)), 6, generator(0))
-        heavy = inner(Rows(find_source(np.repeat(X, w, axis=0))), 6, generator(0))
+        light = inner(Rows.of(find_source(X), w.astype(float)), 6, generator(0))
+        heavy = inner(Rows.of(find_source(np.repeat(X, w, axis=0))), 6, generator(0))
         np.testing.assert_allclose(light.mean, heavy.mean, atol=1e-12)
         np.testing.assert_allclose(light.W, heavy.W, atol=1e-5)
 

@@ -16,8 +16,9 @@ from bench import failing
 from shoal.cli import errors, methods, stopping
 from shoal.cli import run as run_module
 from shoal.cli.methods import METHODS, warm
-from shoal.data.sources import FileSource, find_source
-from shoal.execution import deadline
+from shoal.data import cancellation
+from shoal.data.source import FileSource
+from shoal.data.sources import find_source
 from shoal.fit import loop as driver
 from tests.cli.calling import refused, result, run
 
@@ -67,7 +68,7 @@ def test_kernels_are_compiled_before_time_counts(method, rows):
     """By rows that are made up: no row of a packed file is read for it."""
 
     class Unread(FileSource):
-        shape, dtype, take, gather = (10**9, 4), np.dtype(np.float32), None, None
+        shape, dtype, take, materialize = (10**9, 4), np.dtype(np.float32), None, None
 
         def read(self, start, stop):
             assert start == stop
@@ -524,7 +525,7 @@ def test_nobody_listens(capsys, monkeypatch):
 def test_a_limit_on_time_that_is_too_short_for_a_step(capsys, rows, monkeypatch):
     """Half an hour passes whenever somebody looks at the clock: there are files all the same."""
     seconds = itertools.count(0.0, 1800.0)
-    monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    monkeypatch.setattr(cancellation, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
     for method in ("auto", "exact", "compressed"):
         told = result(capsys, *FIT, "-o", method, "--method", method, "--time", "1s")
         assert (told["steps"], told["stopped"]) == (0, "time_budget")

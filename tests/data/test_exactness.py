@@ -11,6 +11,7 @@ from shoal.data.frame import Frame
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
 from shoal.data.statistics import measure
+from shoal.execution.threads import on_threads
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -47,7 +48,7 @@ def test_numbers_that_vanish_when_scaled():
 
 
 def test_frames_to_fall_back_on():
-    rows = Rows(find_source(np.ones((3, 2), np.float32)), frame=Frame(np.array([1.0, 0]), 3))
+    rows = Rows.of(find_source(np.ones((3, 2), np.float32)), frame=Frame(np.array([1.0, 0]), 3))
     ways = fallbacks(rows)
     assert [(way.frame.shift is None, way.frame.exponent, way.dtype) for way in ways] == [
         (False, 3, SINGLE),
@@ -72,7 +73,7 @@ def test_frames_to_fall_back_on():
 )
 def test_the_frame_rounds_no_row(column, shifted, dtype):
     rows = np.column_stack([column, np.tile([0.0, 1.0], len(column) // 2)]).astype(np.float32)
-    with Rows(find_source(rows)) as opened:
+    with on_threads(Rows.of(find_source(rows))) as opened:
         found = measure(opened)
     assert (found.frame.shift is not None, found.dtype) == (shifted, dtype)
     assert holds(found.frame, rows, found.dtype)

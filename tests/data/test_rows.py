@@ -17,7 +17,7 @@ from shoal.data.frame import Frame
 from shoal.data.rows import Rows, rows_in_a_block, working_dtype
 from shoal.data.sources import find_source
 from shoal.execution import threads as threads_module
-from shoal.execution.threads import one_blas_thread
+from shoal.execution.threads import on_threads, one_blas_thread
 
 X = np.arange(30_000.0).reshape(10_000, 3)
 
@@ -28,7 +28,8 @@ def small_blocks(monkeypatch):
 
 
 def open_rows(X=X, **options):
-    return Rows(find_source(X), **options)
+    n_threads = options.pop("n_threads", None)
+    return on_threads(Rows.of(find_source(X), **options), n_threads)
 
 
 def workers():
@@ -123,23 +124,24 @@ class TestThreads:
         assert not workers()
 
     def test_n_threads_defaults_to_the_cores_at_hand(self):
-        assert 1 <= open_rows().n_threads <= joblib.cpu_count()
-        assert open_rows(n_threads=3).n_threads == 3
+        with open_rows() as rows, open_rows(n_threads=3) as three:
+            assert 1 <= rows.n_threads <= joblib.cpu_count()
+            assert three.n_threads == 3
 
     def test_are_no_more_than_openmp_would_start(self):
         """That is how joblib keeps its workers from starting as many threads each as there are cores."""
-        with threadpool_limits(1, user_api="openmp"):
-            assert open_rows().n_threads == 1
-            assert open_rows(n_threads=3).n_threads == 3
+        with threadpool_limits(1, user_api="openmp"), open_rows() as rows, open_rows(n_threads=3) as three:
+            assert rows.n_threads == 1
+            assert three.n_threads == 3
 
     def test_there_are_none_outside_the_context(self, small_blocks):
-        rows = open_rows(n_threads=2)
-        with pytest.raises(RuntimeError, match="with rows"):
+        rows = Rows.of(find_source(X))
+        with pytest.raises(RuntimeError, match="with_executor"):
             next(rows.map_raw_blocks(lambda start, raw: start))
-        with rows:
-            shares = rows.map_raw_blocks(lambda start, raw: start)
+        with on_threads(rows, 2) as opened:
+            shares = opened.map_raw_blocks(lambda start, raw: start)
             assert next(shares) == 0
-        with rows:
+        with on_threads(rows, 2) as rows:
             assert len(list(rows.map_raw_blocks(lambda start, raw: start))) == 100
         assert not workers()
 

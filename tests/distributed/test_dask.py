@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 import shoal
-from shoal.kmeans import init as seeding
+from shoal.kmeans.init import kmeans_plus_plus, sample
 from tests.strategies import blobs
 
 pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("small_blocks")]
@@ -67,8 +67,9 @@ def test_chunks_of_whole_partitions_give_what_an_array_gives(client):
 
 
 def test_a_start_that_settles_on_a_sample(client, monkeypatch):
-    for name, value in (("SAMPLE_LEAST", 400), ("SAMPLE_WORK", 1), ("ENOUGH", 50)):
-        monkeypatch.setattr(seeding, name, value)
+    monkeypatch.setattr(sample, "SAMPLE_LEAST", 400)
+    monkeypatch.setattr(sample, "SAMPLE_WORK", 1)
+    monkeypatch.setattr(kmeans_plus_plus, "ENOUGH", 50)
     found = fit(FITS["lloyd"](), collection(), client, 1 + WEIGHTS)
     assert_same(found, fit(FITS["lloyd"](), collection(), None, 1 + WEIGHTS))
     assert found.history_[0]["energy"] < 1.1 * found.inertia_

@@ -8,7 +8,8 @@ import pytest
 from scipy import sparse
 
 from shoal.binary.codes import Codes
-from shoal.binary.seeding import SEEDINGS as BIT_SEEDINGS
+from shoal.binary.seeding import INITIALIZERS as BIT_INITIALIZERS
+from shoal.data import cancellation
 from shoal.data.bits import packed
 from shoal.data.cancellation import TimeUp, check_cancelled, pieces, time_limit
 from shoal.data.frame import Frame
@@ -16,7 +17,7 @@ from shoal.data.rows import Rows
 from shoal.data.sources import find_source
 from shoal.execution import deadline as deadline_module
 from shoal.execution.deadline import NO_DEADLINE, Deadline
-from shoal.execution.threads import Threads
+from shoal.execution.threads import Threads, on_threads
 from shoal.execution.time_estimate import labelling_seconds
 from shoal.fit.loop import Limits, drive
 from shoal.fit.random_streams import draw_at_once, generator
@@ -42,7 +43,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(deadline_module, "time", clock)
+    monkeypatch.setattr(cancellation, "time", clock)
     return clock
 
 
@@ -139,10 +140,10 @@ class TestSteps:
         assert Limits(10).part() == Limits(10)
 
 
-def seeded(name, rows, k, deadline=NO_DEADLINE, seedings=SETTLED):
+def seeded(name, rows, k, deadline=NO_DEADLINE, seedings=SETTLED.methods):
     frame = Frame(bits=True) if isinstance(rows, Codes) else Frame()
     source = rows if isinstance(rows, Codes) else find_source(rows)
-    with Rows(source, frame=frame) as opened:
+    with on_threads(Rows.of(source, frame=frame)) as opened:
         return seedings[name](opened, k, generator(0), deadline)
 
 
@@ -152,7 +153,7 @@ bits = Codes(packed(X > 0), 70)
 
 
 class TestSeeding:
-    @pytest.mark.parametrize("name", SETTLED)
+    @pytest.mark.parametrize("name", SETTLED.methods)
     @pytest.mark.parametrize("layout", LAYOUTS)
     @pytest.mark.parametrize("tick", [0.01, 1.0, 100.0])
     def test_one_that_is_late_is_cut_short_and_gives_different_rows(self, clock, name, layout, tick):
@@ -166,18 +167,18 @@ class TestSeeding:
     def test_of_bits(self, clock):
         clock.tick = 1.0
         deadline = Deadline(20)
-        C = seeded("k-means++", bits, 200, deadline, BIT_SEEDINGS)
+        C = seeded("k-means++", bits, 200, deadline, BIT_INITIALIZERS.methods)
         assert clock.asked < 80
         assert len(np.unique(C, axis=0)) == 200
         assert deadline.skipped
 
-    @pytest.mark.parametrize("name", SETTLED)
+    @pytest.mark.parametrize("name", SETTLED.methods)
     def test_time_enough_changes_nothing(self, clock, name):
         deadline = Deadline(1.0)  # the clock stands still
         np.testing.assert_array_equal(seeded(name, X, 30, deadline), seeded(name, X, 30))
         assert not deadline.skipped
 
-    @pytest.mark.parametrize("name", SETTLED)
+    @pytest.mark.parametrize("name", SETTLED.methods)
     def test_without_a_budget_no_clock_decides(self, clock, name):
         clock.tick = 1e9
         first = seeded(name, X, 30)
@@ -198,14 +199,14 @@ class TestSeeding:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_labels_are_measured_by_real_work(layout):
-    with Rows(find_source(LAYOUTS[layout])) as rows:
+    with on_threads(Rows.of(find_source(LAYOUTS[layout]))) as rows:
         assert 0 < labelling_seconds(rows, 500) < 100
     seen = []
-    with Rows(find_source(LAYOUTS[layout])) as rows:
+    with on_threads(Rows.of(find_source(LAYOUTS[layout]))) as rows:
         labelling_seconds(rows, 500, lambda block, centers: seen.append(len(block)))
     assert 0 < sum(seen) <= 2 * 3000
 
 
 def test_rows_fewer_than_a_try_needs():
-    with Rows(find_source(cloud(3, 2))) as rows:
+    with on_threads(Rows.of(find_source(cloud(3, 2)))) as rows:
         assert labelling_seconds(rows, 3) > 0

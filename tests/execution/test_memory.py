@@ -15,6 +15,7 @@ from shoal.data.sizes import format_size, parse_size
 from shoal.data.sources import ArraySource, find_source
 from shoal.execution import memory
 from shoal.execution.memory import MemoryLimit, Workload, plan, planned
+from shoal.execution.threads import Threads, on_threads
 from shoal.fit import partition
 from shoal.formats import streamed
 from shoal.kmeans.dispatch import choose_algorithm, select_algorithm
@@ -75,12 +76,12 @@ def told_ways(model, rows, limit):
 @pytest.mark.parametrize(("n", "d"), [(10**7, 8), (5000, 30_000)], ids=["many", "wide"])
 def test_what_a_refusal_recommends_is_accepted(cls, n, d):
     for threads in (1, 4):
-        model, rows = cls(3), Rows(Huge(n, d), n_threads=threads)
+        model, rows = cls(3, n_threads=threads), Rows.of(Huge(n, d))
         enough, few = told_ways(model, rows, "400MB")
-        with MemoryLimit(enough), planned(model, Rows(Huge(n, d), n_threads=threads)):
+        with MemoryLimit(enough), planned(model, Rows.of(Huge(n, d))):
             pass
         if few is not None:
-            with MemoryLimit("400MB"), planned(model, Rows(Huge(few, d), n_threads=threads)):
+            with MemoryLimit("400MB"), planned(model, Rows.of(Huge(few, d))):
                 pass
 
 
@@ -90,19 +91,17 @@ def test_a_size_is_never_told_in_powers():
     assert output.size(999.6e6) == "1 GB"
 
 
-def test_a_fit_within_a_fit_belongs_to_its_plan():
+def test_a_fit_within_a_fit_belongs_to_its_plan(monkeypatch):
     """Landmarks come from a k-means of many more clusters, which has to be planned for and must not be refused."""
     wide = np.random.default_rng(0).random((520, 4000), np.float32)
     model = shoal.LandmarkSpectral(3, random_state=0, n_threads=4)
-    enough, _ = told_ways(model, Rows(find_source(wide)), "300MB")
+    enough, _ = told_ways(model, Rows.of(find_source(wide)), "300MB")
     assert parse_size(enough) > sum(plan(shoal.KMeans(500), find_source(wide), 1).values())
     seen = []
-    keep, Rows.__enter__ = Rows.__enter__, lambda rows: seen.append(rows.n_threads) or keep(rows)
-    try:
-        with MemoryLimit(enough):
-            model.fit(wide)
-    finally:
-        Rows.__enter__ = keep
+    enter = Threads.__enter__
+    monkeypatch.setattr(Threads, "__enter__", lambda threads: seen.append(threads.n_threads) or enter(threads))
+    with MemoryLimit(enough):
+        model.fit(wide)
     assert set(seen) == {1}  # the plan is for one thread
 
 
@@ -122,17 +121,17 @@ def test_what_the_source_holds_is_planned(tmp_path):
 
 
 def test_fewer_threads_may_do():
-    rows = Rows(Huge(10**6, 50_000), n_threads=8)
-    with MemoryLimit(sum(plan(shoal.KMeans(3), rows.source, 3).values())), planned(shoal.KMeans(3), rows):
-        assert rows.n_threads == 3
+    model, rows = shoal.KMeans(3, n_threads=8), Rows.of(Huge(10**6, 50_000))
+    with MemoryLimit(sum(plan(model, rows.source, 3).values())), planned(model, rows) as n_threads:
+        assert n_threads == 3
 
 
 def test_bounds_take_what_is_left():
-    rows = Rows(ArraySource(X), n_threads=1)
+    rows = Rows.of(ArraySource(X))
     needed = sum(plan(shoal.KMeans(100), rows.source, 1).values())
     found = []
     for more in (1e3, 1e8):
-        with MemoryLimit(needed + more), planned(shoal.KMeans(100), rows):
+        with MemoryLimit(needed + more), planned(shoal.KMeans(100, n_threads=1), rows):
             found.append(choose_algorithm(rows, 100))
     assert found == ["lloyd", "projected"]
 
@@ -140,10 +139,10 @@ def test_bounds_take_what_is_left():
 def test_gathered_rows_take_what_is_left(tmp_path):
     np.save(tmp_path / "x.npy", X)
     rows = shoal.open_rows(tmp_path / "x.npy")
-    assert isinstance(rows.gather(np.arange(1000)), ArraySource)
+    assert isinstance(rows.materialize(np.arange(1000)), ArraySource)
     token = memory.SPARE.set(1000.0)
     try:
-        assert not isinstance(rows.gather(np.arange(1000)), ArraySource)
+        assert not isinstance(rows.materialize(np.arange(1000)), ArraySource)
     finally:
         memory.SPARE.reset(token)
 
@@ -174,9 +173,9 @@ def test_the_result_is_the_same():
 @pytest.mark.parametrize("algorithm", ["elkan", "yinyang", "hamerly", "exponion", "projected"])
 def test_bounds_that_were_asked_for_are_planned(algorithm):
     """As large as they are in the end."""
-    rows = Rows(ArraySource(X), n_threads=1)
+    rows = Rows.of(ArraySource(X))
     model = shoal.KMeans(40, algorithm=algorithm, max_iter=2)
-    with rows:
+    with on_threads(rows, 1) as rows:
         assign = select_algorithm(rows, 40, algorithm)[1]
         state, _ = partition.advance(rows, partition.initial_partition(rows, X[:40].copy()), assign)
     held = sum(a.nbytes for a in state.bounds if isinstance(a, np.ndarray) and len(a) == len(X))
@@ -205,12 +204,12 @@ def test_of_limits_within_each_other_the_least_holds():
 
 
 def test_how_many_rows_would_fit_where_memory_grows_faster():
-    model, rows = shoal.ExactSpectral(3), Rows(Huge(10**6, 8), n_threads=1)
+    model, rows = shoal.ExactSpectral(3, n_threads=1), Rows.of(Huge(10**6, 8))
     with MemoryLimit("800MB"), pytest.raises(MemoryError, match="of the rows") as refused, planned(model, rows):
         pass
     few = int(str(refused.value).split("take ")[-1].split(" of")[0].replace(",", ""))
     assert few > 3000
-    with MemoryLimit("800MB"), planned(model, Rows(Huge(few, 8), n_threads=1)):
+    with MemoryLimit("800MB"), planned(model, Rows.of(Huge(few, 8))):
         pass
 
 
@@ -238,10 +237,10 @@ def peak_of(work):
 def test_steps_with_bounds_take_what_is_planned(algorithm):
     """Also where there are many centres: neither their distances nor the bounds of a block are copied as a whole."""
     k, points = 1000, np.random.default_rng(0).random((16_384, 2), np.float32)
-    rows = Rows(ArraySource(points), n_threads=1)
+    rows = Rows.of(ArraySource(points))
     model = shoal.KMeans(k, algorithm=algorithm)
     expected = sum(model._memory(Workload.of(rows.source)).values())
-    with rows:
+    with on_threads(rows, 1) as rows:
         assign = select_algorithm(rows, k, algorithm)[1]
         state, _ = partition.advance(rows, partition.initial_partition(rows, points[:k].copy()), assign)
         held = sum(a.nbytes for a in state.bounds)

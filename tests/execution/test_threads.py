@@ -11,6 +11,7 @@ from shoal.data.blocks import DenseBlock, SparseBlock
 from shoal.data.jobs import Span, folded
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
+from shoal.execution.threads import on_threads
 from tests.strategies import blobs
 
 X, labels = blobs(950, 7, 6)
@@ -37,7 +38,7 @@ def small(monkeypatch):
 
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_shares_that_add_up_come_by_the_partition(small, n_threads):
-    with Rows(find_source(X), n_threads=n_threads) as rows:
+    with on_threads(Rows.of(find_source(X)), n_threads) as rows:
         found = list(rows.map_raw_blocks(path_block))
     starts = [[start for start, _ in path.seen] for path in found]
     assert starts == [[0, 100, 200, 300], [400, 500, 600, 700], [800, 900]]
@@ -46,7 +47,7 @@ def test_shares_that_add_up_come_by_the_partition(small, n_threads):
 
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_other_shares_come_by_the_block(small, n_threads):
-    with Rows(find_source(X), n_threads=n_threads) as rows:
+    with on_threads(Rows.of(find_source(X)), n_threads) as rows:
         assert list(rows.map_raw_blocks(lambda start, raw: start)) == rows.starts == list(range(0, 950, 100))
 
 
@@ -56,7 +57,7 @@ def test_nothing_adds_up_to_nothing():
 
 
 @pytest.mark.parametrize("kind", [DenseBlock, lambda rows: SparseBlock(sparse.csr_array(rows))], ids=["dense", "sparse"])
-@pytest.mark.parametrize("anew", [True, False])
+@pytest.mark.parametrize("recompute", [True, False])
 def test_moves_add_up_as_they_would_one_by_one(kind, recompute):
     old, k = np.roll(labels, 3).astype(np.int32), 9  # some clusters have no rows, and some blocks not all of them
     one_by_one, together = ([np.zeros((k, X.shape[1])), np.zeros(k), np.zeros(k), np.zeros(k, np.int64)] for _ in range(2))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from shoal.execution import deadline
+from shoal.data import cancellation
 from shoal.fit.loop import Limits, drive
 
 
@@ -53,7 +53,7 @@ def test_time_is_kept():
 
 def test_a_deadline_leaves_time_for_another_step_and_the_end(monkeypatch):
     clock = [0]  # a step takes three ticks
-    monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(cancellation, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
 
     def tick(state):
         clock[0] += 3

@@ -1,5 +1,7 @@
 """One step of k-means against the oracle's, empty clusters included."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from scipy import sparse
 
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
+from shoal.execution.threads import on_threads
 from shoal.fit import empty_clusters, partition
 from shoal.kmeans import lloyd
 from tests import naive
@@ -15,7 +18,7 @@ from tests.strategies import blobs, cloud, problems
 
 def advance(X, C, weights=None, steps=1):
     """Centres after some steps, and what each of them told."""
-    with Rows(find_source(X), weights) as rows:
+    with on_threads(Rows.of(find_source(X), weights)) as rows:
         state, told = partition.initial_partition(rows, np.asarray(C, rows.dtype)), []
         for _ in range(steps):
             state, info = partition.advance(rows, state, lloyd.assign)
@@ -42,6 +45,9 @@ class Counted:
 
     def __getattr__(self, name):
         return getattr(self.source, name)
+
+    def partitions(self, partition_rows):
+        return [(0, 4000)]
 
     def take(self, ids):
         rows = self.source.take(ids)
@@ -78,9 +84,8 @@ class TestEmptyClusters:
             monkeypatch.setattr(empty_clusters, "PROPOSALS", m)
             monkeypatch.setattr(empty_clusters, "CANDIDATE_BYTES", size)
             taken: list[int] = []
-            with Rows(find_source(X)) as rows:
-                rows.block_rows, rows.partition_rows = block_rows, 4000
-                monkeypatch.setattr(rows, "source", Counted(rows.source, taken))
+            with on_threads(Rows.of(find_source(X))) as rows:
+                rows = replace(rows, source=Counted(rows.source, taken)).with_block_rows(block_rows)
                 found.append(partition.advance(rows, partition.initial_partition(rows, start), lloyd.assign)[0])
             assert max(taken) <= max(size, 6 * 12)
         for state in found[1:]:

@@ -6,6 +6,7 @@ from scipy import sparse
 
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
+from shoal.execution.threads import on_threads
 from shoal.fit.random_streams import generator
 from shoal.fit.shuffle import Order, keys_of, shuffled
 from tests.strategies import cloud
@@ -30,12 +31,12 @@ class TestOrder:
 
 
 def keys(X):
-    with Rows(find_source(X), n_threads=2) as rows:
+    with on_threads(Rows.of(find_source(X)), 2) as rows:
         return keys_of(rows)
 
 
 def order(X, seed=0, weights=None):
-    with Rows(find_source(X), weights) as rows:
+    with on_threads(Rows.of(find_source(X), weights)) as rows:
         return shuffled(rows, keys_of(rows), generator(seed))
 
 

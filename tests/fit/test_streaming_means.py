@@ -7,6 +7,7 @@ from scipy import sparse
 
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
+from shoal.execution.threads import on_threads
 from shoal.fit import streaming_means as running
 from tests.strategies import cloud, grids, problems
 
@@ -15,7 +16,7 @@ LAYOUTS = (np.asarray, sparse.csr_array)
 
 def update_sequential(problem, layout, rate=0.0):
     """Means, labels and what the epoch learned, for rows in their order."""
-    with Rows(find_source(layout(problem.X)), problem.weights, n_threads=1) as rows:
+    with on_threads(Rows.of(find_source(layout(problem.X)), problem.weights), 1) as rows:
         means = running.initial_means(rows, problem.start)
         labels = np.full(len(rows), -1, np.int32)
         epoch = running.run_epoch(rows, means, np.arange(len(rows)), labels, rate)
@@ -68,7 +69,7 @@ def test_a_batch_in_blocks_is_a_batch(layout, monkeypatch):
     results = []
     for work in (1 << 23, 1):
         monkeypatch.setattr("shoal.data.rows.WORK", work)
-        with Rows(find_source(layout(X)), n_threads=2) as rows:
+        with on_threads(Rows.of(find_source(layout(X))), 2) as rows:
             means = running.initial_means(rows, X[:9])
             told = [means.update_batch(rows.subset(np.arange(a, a + 100), 9)) for a in range(0, 500, 100)]
         results.append((means.centers, told))
@@ -79,7 +80,7 @@ def test_a_batch_in_blocks_is_a_batch(layout, monkeypatch):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_put_keeps_the_mass(layout):
     X = cloud(100, 4)
-    with Rows(find_source(layout(X))) as rows:
+    with on_threads(Rows.of(find_source(layout(X)))) as rows:
         means = running.initial_means(rows, X[:3], np.array([1.0, 2.0, 3.0]))
         means.put(X[3:6])
         np.testing.assert_array_equal(means.centers, X[3:6])

@@ -17,9 +17,9 @@ from scipy import sparse
 import shoal
 from shoal import Checkpoint
 from shoal.exceptions import InvalidModelError
-from shoal.fit import loop as driver
 from shoal.fit import partition
 from shoal.fit.base import BaseCentroidClusterer
+from shoal.fit.checkpoint import CHECKPOINT_STORE, FitProgress, open_session
 from shoal.formats import archive, checkpoint
 from tests.formats.crashes import MODELS, X, digest
 from tests.formats.writers import TIMES
@@ -160,8 +160,8 @@ def test_from_a_packed_file(tmp_path, monkeypatch):
     make = lambda: shoal.KMeans(4, init=X[:4])  # noqa: E731
 
     def begin(name):
-        with Checkpoint(tmp_path / "x", every=0) as kept, driver.session(make(), shoal.open_rows(tmp_path / name), None, 0):
-            kept.offer(driver.Progress(0, {}))
+        with Checkpoint(tmp_path / "x", every=0) as kept, open_session(make(), shoal.open_rows(tmp_path / name), None, 0):
+            kept.offer(FitProgress(0, {}))
             kept._about = None  # so that the file stays
 
     begin("x.npz")
@@ -303,7 +303,7 @@ def test_writes_now_and_then(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoint, "write", write)
     kept = Checkpoint(tmp_path / "x", every=60)
-    progress = driver.Progress(0, {})
+    progress = FitProgress(0, {})
     for _ in range(1000):
         kept.offer(progress)
         clock[0] += 1.0
@@ -369,7 +369,7 @@ def test_a_fit_elsewhere_is_left_alone(tmp_path):
         thread.join()
         assert not (tmp_path / "x").exists()
     shoal.KMeans(4, init=X[:4]).fit(X)
-    assert driver.CHECKPOINT_STORE.get() is None
+    assert CHECKPOINT_STORE.get() is None
 
 
 def test_a_full_disk_leaves_the_state_before(tmp_path, monkeypatch):
@@ -409,7 +409,7 @@ def test_states_that_were_kept_are_not_held_in_memory(resumed, tmp_path, monkeyp
         alive.extend(C() for C in states if C() is not None and C() is not outcome.state.centers)
         return settle(self, rows, outcome, *rest)
 
-    monkeypatch.setattr(partition, "lean", without_bounds)
+    monkeypatch.setattr(partition, "without_bounds", without_bounds)
     monkeypatch.setattr(BaseCentroidClusterer, "_could_have_left", could_have_left)
     monkeypatch.setattr(BaseCentroidClusterer, "_finalize", settle)
     with Checkpoint(path, every=0):

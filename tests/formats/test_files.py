@@ -386,9 +386,9 @@ def test_reading_runs_ahead_of_the_work(tmp_path, monkeypatch):
     import threading
 
     from shoal.data.rows import Rows
+    from shoal.execution.threads import on_threads
 
-    rows = Rows(opened(tmp_path, "rows.npy"), n_threads=1)
-    rows.block_rows = 100
+    rows = Rows.of(opened(tmp_path, "rows.npy")).with_block_rows(100)
     order, ahead = [], threading.Event()
     read = rows.source.read
 
@@ -404,7 +404,7 @@ def test_reading_runs_ahead_of_the_work(tmp_path, monkeypatch):
         assert start > 0 or ahead.wait(10)  # the third block is read while the first is worked on
         return len(raw)
 
-    with rows:
+    with on_threads(rows, 1) as rows:
         assert sum(rows.map_raw_blocks(work)) == len(X)
     assert order == list(range(0, len(X), 100))
 

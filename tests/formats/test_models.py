@@ -49,7 +49,9 @@ def equal(a, b):
     if isinstance(a, list | tuple):
         return type(a) is type(b) and len(a) == len(b) and all(map(equal, a, b))
     if isinstance(a, Rows):
-        return all(equal(getattr(a, name), getattr(b, name)) for name in ("n", "d", "dtype", "frame", "block_rows"))
+        return all(equal(getattr(a, name), getattr(b, name)) for name in ("d", "dtype", "frame", "block_rows")) and len(
+            a
+        ) == len(b)
     if hasattr(a, "parts") or isinstance(a, BaseEstimator):
         return type(a) is type(b) and equal(vars(a), vars(b))
     return a == b or (a != a and b != b)

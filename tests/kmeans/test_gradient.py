@@ -7,6 +7,7 @@ from scipy import sparse
 from shoal import GradientKMeans, KMeans
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
+from shoal.execution.threads import on_threads
 from shoal.fit.random_streams import generator
 from shoal.fit.shuffle import keys_of, shuffled
 from tests import naive
@@ -24,7 +25,7 @@ def fit(X, start, weights=None, **options):
 
 
 def orders(X, epochs):
-    with Rows(find_source(X)) as rows:
+    with on_threads(Rows.of(find_source(X))) as rows:
         keys = keys_of(rows)
         return [shuffled(rows, keys, generator(SEED, 0, t + 1)) for t in range(epochs)]
 

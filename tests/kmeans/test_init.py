@@ -10,10 +10,9 @@ from shoal.data import rows as rows_module
 from shoal.data.frame import Frame
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
-from shoal.execution.threads import one_blas_thread
+from shoal.execution.threads import on_threads, one_blas_thread
 from shoal.fit.random_streams import generator
-from shoal.kmeans import init as seeding
-from shoal.kmeans.init import SEEDINGS, SETTLED
+from shoal.kmeans.init import INITIALIZERS, SETTLED, kmeans_parallel, kmeans_plus_plus, sample
 from shoal.kmeans.init.kmeans_plus_plus import choose
 from shoal.kmeans.init.local_search import swap
 from tests import naive
@@ -24,8 +23,9 @@ CAREFUL = ("k-means++", "k-means||", "afk-mc2")
 
 
 def start(name, X, k, seed=0, weights=None, **options):
-    with Rows(find_source(X), weights, **options) as rows:
-        return SEEDINGS[name](rows, k, generator(seed))
+    n_threads = options.pop("n_threads", None)
+    with on_threads(Rows.of(find_source(X), weights, **options), n_threads) as rows:
+        return INITIALIZERS.methods[name](rows, k, generator(seed))
 
 
 def mean_energy(make, X):
@@ -58,18 +58,18 @@ class TestQuality:
 
     def test_a_sample_is_enough(self, monkeypatch, problem):
         whole = mean_energy(lambda seed: start("k-means++", problem, 25, seed), problem)
-        monkeypatch.setattr(seeding, "SAMPLE_LEAST", 500)
-        monkeypatch.setattr(seeding, "SAMPLE_PER_CENTER", 20)
-        monkeypatch.setattr(seeding, "SAMPLE_WORK", 1)
+        monkeypatch.setattr(sample, "SAMPLE_LEAST", 500)
+        monkeypatch.setattr(sample, "SAMPLE_PER_CENTER", 20)
+        monkeypatch.setattr(sample, "SAMPLE_WORK", 1)
         assert mean_energy(lambda seed: start("k-means++", problem, 25, seed), problem) < 1.2 * whole
 
     def test_rounds_end_where_they_no_longer_pay(self, monkeypatch):
-        passes, shares = [], Rows.shares
-        monkeypatch.setattr(Rows, "shares", lambda self, *args, **rest: passes.append(1) or shares(self, *args, **rest))
+        passes, shares = [], Rows.map_blocks
+        monkeypatch.setattr(Rows, "map_blocks", lambda self, *args, **rest: passes.append(1) or shares(self, *args, **rest))
         wide, narrow = cloud(2000, 200), blobs(2000, 2, 50, spread=0.01)[0]
         found = {}
-        for share in (usual := seeding.WORTH, 1.0):
-            monkeypatch.setattr(seeding, "WORTH", share)
+        for share in (usual := kmeans_parallel.WORTH, 1.0):
+            monkeypatch.setattr(kmeans_parallel, "WORTH", share)
             for name, X, k in (("wide", wide, 20), ("narrow", narrow, 50)):
                 passes.clear()
                 mean = mean_energy(lambda seed, X=X, k=k: start("k-means||", X, k, seed), X)
@@ -83,8 +83,9 @@ class TestQuality:
 @pytest.fixture
 def small_samples(monkeypatch):
     """Of 500 rows, in blocks of 100."""
-    for name, value in (("SAMPLE_LEAST", 500), ("SAMPLE_PER_CENTER", 20), ("SAMPLE_WORK", 1), ("SAVED", 0.0)):
-        monkeypatch.setattr(seeding, name, value)
+    for name, value in (("SAMPLE_LEAST", 500), ("SAMPLE_PER_CENTER", 20), ("SAMPLE_WORK", 1)):
+        monkeypatch.setattr(sample, name, value)
+    monkeypatch.setattr(kmeans_plus_plus, "SAVED", 0.0)
     monkeypatch.setattr(rows_module, "BLOCK_ROWS", (100, 100))
 
 
@@ -94,8 +95,9 @@ class TestSettled:
     weights = np.random.default_rng(0).lognormal(0, 2, 2000)
 
     def start(self, X=X, weights=None, k=5, **options):
-        with Rows(find_source(X), weights, **options) as rows:
-            return SETTLED["k-means++"](rows, k, generator(3)), seeding._sample(rows, k, generator(3))
+        n_threads = options.pop("n_threads", None)
+        with on_threads(Rows.of(find_source(X), weights, **options), n_threads) as rows:
+            return SETTLED.methods["k-means++"](rows, k, generator(3)), sample._sample(rows, k, generator(3))
 
     @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
     def test_a_step_on_the_sample_leads_nowhere(self, metric):
@@ -110,7 +112,7 @@ class TestSettled:
 
     @pytest.mark.parametrize(("name", "least"), [("MANY_MORE", 5), ("ENOUGH", 101)])
     def test_not_where_the_sample_is_most_of_the_rows_or_small(self, monkeypatch, name, least):
-        monkeypatch.setattr(seeding, name, least)
+        monkeypatch.setattr(kmeans_plus_plus, name, least)
         assert naive.distances(self.start()[0], self.X).min(axis=1).max() == 0
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -137,7 +139,7 @@ class TestSettled:
 
 class TestSwaps:
     def test_each_lowers_the_energy(self, problem):
-        rng, ruler = np.random.default_rng(0), seeding._ruler(problem)
+        rng, ruler = np.random.default_rng(0), kmeans_plus_plus._ruler(problem)
         chosen = rng.choice(len(problem), 25, replace=False)
         energies = [naive.energy(problem, problem[chosen])]
         for luck in rng.random(40):
@@ -148,7 +150,7 @@ class TestSwaps:
         assert len(np.unique(chosen)) == 25
 
     def test_many_at_once_are_one_after_the_other(self, problem):
-        luck, ruler, ones = list(np.random.default_rng(1).random(30)), seeding._ruler(problem), np.ones(len(problem))
+        luck, ruler, ones = list(np.random.default_rng(1).random(30)), kmeans_plus_plus._ruler(problem), np.ones(len(problem))
         single = together = np.arange(25)
         for number in luck:
             single = swap(problem, ones, single, [number], ruler)
@@ -161,7 +163,7 @@ class TestSwaps:
         X = np.vstack([cloud(300, d, dtype=dtype), blobs(300, d, 5, dtype=dtype)[0]])
         least = naive.distances(X, X[:5]).min(axis=1)
         with one_blas_thread():  # as in a fit
-            ruler = seeding._ruler(X)
+            ruler = kmeans_plus_plus._ruler(X)
         for c in (7, 333):
             found = least.copy()
             ruler.lower(c, found)
@@ -173,7 +175,7 @@ class TestParallel:
     def test_candidates_weigh_what_they_serve(self, monkeypatch, problem, layout):
         """Rows go over to a nearer candidate as these are drawn; equal ones are one, and have the rows of all."""
         given = []
-        monkeypatch.setattr(seeding, "choose", lambda *args: given.append(args) or choose(*args))
+        monkeypatch.setattr(kmeans_parallel, "choose", lambda *args: given.append(args) or choose(*args))
         weights = np.random.default_rng(0).random(len(problem))
         start("k-means||", layout(np.round(problem)), 25, weights=weights)  # so that there are equal ones
         (X, served, *_) = given[0]
@@ -187,7 +189,7 @@ class TestParallel:
         assert (served <= sure + weights[tied].sum() + 1e-9).all()
 
 
-@pytest.mark.parametrize("name", SEEDINGS)
+@pytest.mark.parametrize("name", INITIALIZERS.methods)
 class TestEvery:
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("k", [1, 2, 50])
@@ -214,8 +216,8 @@ class TestEvery:
         assert all(start(name, X, 1, seed, weights)[0, 0] > 0.5 for seed in SEEDS)
 
     def test_finds_heavy_rows_among_more_than_it_looks_at(self, name, monkeypatch):
-        monkeypatch.setattr(seeding, "SAMPLE_LEAST", 200)
-        monkeypatch.setattr(seeding, "SAMPLE_WORK", 1)
+        monkeypatch.setattr(sample, "SAMPLE_LEAST", 200)
+        monkeypatch.setattr(sample, "SAMPLE_WORK", 1)
         X, weights = np.r_[cloud(5000, 2), [[30, 0], [0, 30]]], np.ones(5002)
         weights[-2:] = 1e5
         for seed in SEEDS:

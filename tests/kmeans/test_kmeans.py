@@ -12,9 +12,10 @@ from sklearn import cluster
 from sklearn.exceptions import ConvergenceWarning
 
 from shoal import KMeans
+from shoal.data import cancellation
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
-from shoal.execution import deadline
+from shoal.execution.threads import on_threads
 from shoal.fit import base as fitting
 from shoal.fit import partition
 from shoal.fit.loop import Limits, RunResult
@@ -329,7 +330,7 @@ class TestStopping:
     def test_starts_that_time_does_not_allow_are_told_of(self, monkeypatch, budget, reason, starts):
         """A start has converged, but it is not the best of all that were asked for."""
         clock, seen = [0], set()
-        monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+        monkeypatch.setattr(cancellation, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
 
         def two_ticks_a_start(record):
             seen.add(record["start"])
@@ -352,7 +353,7 @@ class TestStopping:
     def test_labels_are_of_the_last_centres_even_when_clusters_stay_empty(self, monkeypatch):
         """However often giving them rows moves the centres."""
         X = np.repeat([[0.0], [1.0]], 5, axis=0)
-        with Rows(find_source(X)) as rows:
+        with on_threads(Rows.of(find_source(X))) as rows:
             start = partition.initial_partition(rows, np.array([[0.0], [1.0], [9.0]]))
             state, info = partition.advance(rows, start, lloyd.assign)
             outcome = RunResult(state, [], "max_iter", info)

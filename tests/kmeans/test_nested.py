@@ -7,6 +7,7 @@ from scipy import sparse
 from shoal import KMeans, NestedKMeans
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
+from shoal.execution.threads import on_threads
 from shoal.fit.random_streams import generator
 from shoal.kmeans import nested
 from shoal.kmeans.dispatch import select_algorithm
@@ -26,10 +27,10 @@ def history(model, *names):
 @pytest.mark.parametrize("bounds", sorted(nested.BOUNDS))
 def test_steps_are_the_papers(bounds, rho, layout):
     C = ROUGH[:7]
-    with Rows(find_source(layout(ROUGH))) as rows:
+    with on_threads(Rows.of(find_source(layout(ROUGH)))) as rows:
         batches = nested.Batches(rows, len(C), generator(5, 0, 1))
         _, assign = select_algorithm(rows, 7, nested.BOUNDS[bounds])
-        state = nested.partition.begin(batches.first(200), C)
+        state = nested.partition.initial_partition(batches.first(200), C)
         for size, labels, centers in naive.nested(ROUGH, C, batches.order.first(len(X)), 200, rho, 25):
             before = state.labels
             state, info = nested.step(batches, state, nested.NestedPlan(assign, rho, 200, watch=False))
@@ -69,7 +70,7 @@ def test_batches_double_and_hold_each_other():
     sizes = [record["batch"] for record in NestedKMeans(6, batch_size=100, random_state=0).fit(ROUGH).history_]
     assert set(sizes) <= {100, 200, 400, 800, 1600, 3000}
     assert sizes == sorted(sizes)
-    with Rows(find_source(ROUGH)) as rows:
+    with on_threads(Rows.of(find_source(ROUGH))) as rows:
         batches = nested.Batches(rows, 5, generator(0))
         small, large = (batches.first(size).take(np.arange(100)) for size in (100, 200))
     np.testing.assert_array_equal(small, large)
@@ -91,8 +92,8 @@ def test_threads_change_nothing():
 def test_a_map_is_not_copied(tmp_path):
     rows = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float64, ROUGH.shape)
     rows[:] = ROUGH
-    with Rows(find_source(rows)) as all_rows:
-        assert all_rows.part(np.arange(1000), 5).source.is_map
+    with on_threads(Rows.of(find_source(rows))) as all_rows:
+        assert all_rows.materialize(np.arange(1000), 5).source.is_map
     model, copied = (NestedKMeans(6, init=ROUGH[:6], batch_size=100, random_state=0).fit(R) for R in (rows, ROUGH))
     np.testing.assert_array_equal(model.cluster_centers_, copied.cluster_centers_)
 

@@ -7,6 +7,7 @@ from scipy import sparse
 from shoal import KMeans, OnlineKMeans
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
+from shoal.execution.threads import on_threads
 from shoal.fit import streaming_means as running
 from shoal.fit.random_streams import generator
 from shoal.fit.shuffle import keys_of, shuffled
@@ -26,7 +27,7 @@ def fit(X, start, weights=None, **options):
 def orders(X, epochs, weights=None):
     """The rows of each epoch."""
     weights = None if weights is None else np.asarray(weights, float)
-    with Rows(find_source(X), weights) as rows:
+    with on_threads(Rows.of(find_source(X), weights)) as rows:
         keys = keys_of(rows)
         return [shuffled(rows, keys, generator(SEED, 0, t + 1)) for t in range(epochs)]
 

@@ -7,6 +7,7 @@ from shoal import KMeans
 from shoal.data.pca import basis_of
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
+from shoal.execution.threads import on_threads
 from shoal.fit import partition
 from shoal.kmeans import projected
 from tests.strategies import cloud
@@ -47,7 +48,7 @@ class TestHeads:
 
     def test_are_dropped_where_they_rule_little_out(self):
         for X, kept in ((flat(2000, 150), True), (cloud(2000, 150, 0, np.float32), False)):
-            with Rows(find_source(X)) as rows:
+            with on_threads(Rows.of(find_source(X))) as rows:
                 state = partition.initial_partition(rows, X[:50])
                 assert bool(projected.begin(rows, state).heads.size) == kept
 

@@ -8,7 +8,8 @@ from sklearn.decomposition import PCA
 
 import shoal
 from shoal.binary import Codes
-from shoal.data.sources import FileSource, find_source
+from shoal.data.source import FileSource
+from shoal.data.sources import find_source
 from shoal.report import Curve, Options, Origin, gather
 from tests import naive
 from tests.strategies import blobs, cloud
@@ -152,7 +153,7 @@ class Counting(FileSource):
         self.read_rows += len(rows)
         return self.source.take(rows)
 
-    def gather(self, rows):
+    def materialize(self, rows):
         return find_source(self.take(rows))
 
 

@@ -6,6 +6,7 @@ from scipy import sparse
 
 from shoal.data.rows import Rows
 from shoal.data.statistics import measure
+from shoal.execution.threads import Threads
 from shoal.fit.input import check_rows
 from shoal.kernels.affinity import fall_off
 from shoal.spectral import affinity, tiles
@@ -29,10 +30,9 @@ def small(monkeypatch):
 
 
 def opened(X, **options):
-    rows = Rows(check_rows(None, X, reset=False), **options)
-    rows.__enter__()
-    rows.frame = measure(rows).frame
-    return rows
+    executor = Threads(options.pop("n_threads", 2)).__enter__()
+    rows = Rows.of(check_rows(None, X, reset=False), **options).with_executor(executor)
+    return rows.with_frame(measure(rows).frame, rows.dtype)
 
 
 def of(X, sigma=1.5, root=False, **options):

@@ -16,6 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 from shoal import ExactSpectral, LandmarkSpectral, MiniBatchSpectral, NystromSpectral, PowerSpectral
 from shoal.data.rows import Rows
 from shoal.data.statistics import measure
+from shoal.execution.threads import on_threads
 from shoal.fit.input import check_rows
 from shoal.spectral import graph
 from shoal.spectral.neighbors import nearest
@@ -196,7 +197,7 @@ class TestGraphs:
     def test_a_map_stays_on_disk(self, tmp_path):
         A = np.memmap(tmp_path / "A", np.float32, "w+", shape=(2000, 2000))
         A[:] = 1
-        with Rows(check_rows(None, A, reset=False), n_threads=1) as rows:
+        with on_threads(Rows.of(check_rows(None, A, reset=False)), 1) as rows:
             tracemalloc.start()
             graph.of_matrix(A, rows)
             peak = tracemalloc.get_traced_memory()[1]
@@ -425,8 +426,8 @@ def test_neighbours_of_groups_that_lie_far_apart():
     """float32 holds them well, but not the squares of how far they lie from the middle."""
     cloud = np.random.default_rng(0).normal(size=(500, 2))
     rows = np.vstack([cloud, cloud + np.array([3000, 0])]).astype(np.float32)
-    with Rows(check_rows(None, rows, reset=False), n_threads=1) as opened:
-        opened.frame = measure(opened).frame
+    with on_threads(Rows.of(check_rows(None, rows, reset=False)), 1) as opened:
+        opened = opened.with_frame(measure(opened).frame, opened.dtype)
         near, _ = nearest(opened, opened, 10, known=True)
     far = ((rows[:, None].astype(float) - rows) ** 2).sum(axis=2)
     np.fill_diagonal(far, np.inf)

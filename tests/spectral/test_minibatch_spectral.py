@@ -10,6 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 from shoal import ExactSpectral, MiniBatchSpectral, PowerSpectral
 from shoal.data.rows import Rows
 from shoal.data.sources import ArraySource
+from shoal.execution.threads import on_threads
 from shoal.fit.random_streams import generator
 from shoal.spectral import gradient_variance, manifold
 from shoal.spectral.affinity import KernelAffinity
@@ -33,7 +34,7 @@ def fit(X, k=3, **options):
 
 @contextmanager
 def laplacian_of(X):
-    with Rows(ArraySource(X), n_threads=1) as rows:
+    with on_threads(Rows.of(ArraySource(X)), 1) as rows:
         affinity = KernelAffinity(rows, np.full(len(X), 0.5))
         yield Laplacian(affinity, affinity.degrees())
 

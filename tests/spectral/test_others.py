@@ -11,6 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from shoal import ExactSpectral, LandmarkSpectral, NystromSpectral, PowerSpectral
 from shoal.data.rows import Rows
+from shoal.execution.threads import on_threads
 from shoal.fit.input import check_rows
 from shoal.fit.random_streams import generator
 from shoal.spectral import affinity, lanczos, tiles
@@ -71,7 +72,7 @@ class TestExact:
     def test_neighbours_by_pynndescent(self):
         """It compiles for a minute. Nearly all neighbours are the exact ones."""
         pytest.importorskip("pynndescent")
-        with Rows(check_rows(None, X, reset=False)) as rows:
+        with on_threads(Rows.of(check_rows(None, X, reset=False))) as rows:
             who = approximate(rows, 12, 0)
         exact = naive.neighbors(X, 12)
         assert who.shape == (300, 12)
@@ -250,7 +251,7 @@ class TestNystrom:
 
     def test_wide_sparse_rows_are_not_made_dense(self):
         rows = sparse.random_array((400, 100_000), density=1e-4, rng=0, format="csr")
-        with Rows(check_rows(None, rows, reset=False), n_threads=1) as opened:
+        with on_threads(Rows.of(check_rows(None, rows, reset=False)), 1) as opened:
             tracemalloc.start()
             found, _ = kinds.kernel(opened, kinds.Choice("rbf", None, None, "exact"), 3, 0)
             nystrom(opened, found.u, found.part(np.arange(0, 400, 2)), 3)

@@ -21,10 +21,11 @@ from sklearn.utils.validation import validate_data
 
 from ..data.bits import packed, words_for
 from ..data.rows import Rows
-from ..data.sources import Source
+from ..data.source import Source
 from ..data.statistics import Moments, check_finite, column_means
 from ..data.types import Array, is_sparse
 from ..data.validation import check_weights, floats
+from ..execution.threads import on_threads
 from ..fit.base import BaseCentroidClusterer
 from ..fit.input import check_rows
 from ..fit.parameters import keep
@@ -32,7 +33,7 @@ from ..fit.schema import Number, OneOf, Spec, bools, doubles, frame
 from ..fit.solver import Method
 from .codes import Codes
 from .hamming import method
-from .seeding import SEEDINGS
+from .seeding import INITIALIZERS
 
 PIECE = 1 << 22  # entries of a sparse block to be unpacked at a time
 
@@ -103,10 +104,10 @@ class BinaryKMeans(BaseCentroidClusterer):
     """
 
     metric = "hamming"
-    _seedings = SEEDINGS
+    _initializers = INITIALIZERS
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{name: rule for name, rule in BaseCentroidClusterer._parameter_constraints.items() if name not in ("metric", "tol")},
-        "init": [StrOptions(set(SEEDINGS)), callable, "array-like", "sparse matrix"],
+        "init": [StrOptions(set(INITIALIZERS.methods)), callable, "array-like", "sparse matrix"],
         "threshold": [StrOptions({"auto", "mean"}), Interval(Real, None, None, closed="neither"), "array-like"],
     }
 
@@ -146,7 +147,8 @@ class BinaryKMeans(BaseCentroidClusterer):
             if given.shape not in ((), (source.shape[1],)) or not np.isfinite(given).all():
                 raise ValueError(f"threshold must be one finite number, or one for each of {source.shape[1]} columns.")
             return given if given.ndim else float(given)
-        with Rows(source, check_weights(sample_weight, source.shape[0]), n_threads=self.n_threads) as rows:
+        weights = check_weights(sample_weight, source.shape[0])
+        with on_threads(Rows.of(source, weights), self.n_threads) as rows:
             if self.threshold == "auto" and all(rows.map_raw_blocks(_zeros_and_ones)):
                 return 0.5
             return column_means(rows)
@@ -158,11 +160,10 @@ class BinaryKMeans(BaseCentroidClusterer):
             return X
         source = check_rows(self, X, reset=reset)
         words = np.empty((source.shape[0], words_for(source.shape[1])), np.uint64)
-        with Rows(source, n_threads=self.n_threads) as rows:
-            for _ in rows.map_raw_blocks(_pack_block, getattr(self, "threshold_", 0.5), per_row=(words,)):
-                pass
+        with on_threads(Rows.of(source), self.n_threads) as rows:
+            rows.for_each_raw(_pack_block, getattr(self, "threshold_", 0.5), per_row=(words,))
         codes = Codes(words, source.shape[1])
-        codes.held_bytes += getattr(source, "held_bytes", 0)
+        codes.held_bytes += source.held_bytes
         return codes
 
     def _given(self, rows: Rows, C: Array) -> Array:

@@ -20,6 +20,7 @@ from ..data.rows import Rows, working_dtype
 from ..data.sources import ArraySource
 from ..data.statistics import check_finite, check_values
 from ..data.types import Array, is_sparse
+from ..execution.threads import on_threads
 from ..fit.input import check_rows
 from ..fit.parameters import MAX_THREADS, Count
 from ..fit.random_streams import generator, resolve_seed
@@ -135,14 +136,13 @@ class LinearCode(NamedTuple):
         source = check_rows(None, X, reset=False)
         if source.shape[1] != len(self.W):
             raise ValueError(f"X has {source.shape[1]} features, but the code was made for {len(self.W)}: they must agree.")
-        with Rows(source, n_threads=n_threads) as rows:
+        with on_threads(Rows.of(source), n_threads) as rows:
             return self.encode_rows(rows)
 
     def encode_rows(self, rows: Rows) -> Codes:
         """The same of opened rows, as they are in their source, or scaled to unit length if their frame says so."""
         words = np.empty((len(rows), words_for(self.n_bits)), np.uint64)
-        for _ in rows.map_raw_blocks(_encode_block, rows, _ready(self), per_row=(words,)):
-            pass
+        rows.for_each_raw(_encode_block, rows, _ready(self), per_row=(words,))
         return Codes(words, self.n_bits)
 
     def decode(self, codes: Codes) -> Array:
@@ -238,7 +238,7 @@ def _made(name: str, make: Any, X: Any, n_bits: int, random_state: Any, n_thread
     rules = {"n_bits": [Count()], "random_state": ["random_state", np.random.Generator]}
     rules["n_threads"] = [Count(MAX_THREADS), None]
     validate_parameter_constraints(rules, given, caller_name=name)
-    with Rows(check_rows(None, X, reset=False), n_threads=n_threads) as rows:
+    with on_threads(Rows.of(check_rows(None, X, reset=False)), n_threads) as rows:
         code: LinearCode = make(rows, n_bits, generator(resolve_seed(random_state)))
         return code
 

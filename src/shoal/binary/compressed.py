@@ -29,31 +29,32 @@ from sklearn.utils.validation import check_is_fitted
 from ..data.cancellation import TimeUp, time_limit
 from ..data.frame import Frame
 from ..data.rows import Rows
-from ..data.sources import Source
+from ..data.source import Source
 from ..data.statistics import Moments, enter_frame
 from ..data.types import Array
 from ..execution.deadline import NO_DEADLINE, Deadline
 from ..execution.memory import Workload
+from ..execution.threads import on_threads
 from ..fit import partition
 from ..fit.base import BaseCentroidClusterer
 from ..fit.callbacks import report_step
 from ..fit.checkpoint import CheckpointSession
 from ..fit.checkpoint_validation import is_valid_run, matches_template
+from ..fit.initializers import Initializers
 from ..fit.input import check_rows
 from ..fit.loop import Limits, RunResult
 from ..fit.parameters import Count, keep
 from ..fit.random_streams import generator
 from ..fit.schema import OneOf, Parts, Spec, bools, frame, matches
 from ..fit.solver import Method
-from ..kmeans.init import SEEDINGS as FLOAT_SEEDINGS
-from ..kmeans.init import Seedings
+from ..kmeans.init import INITIALIZERS as FLOAT_INITIALIZERS
 from . import learning
 from . import paper_variant as letter
 from .codes import LINEAR_CODE, LinearCode, random_code
 from .hamming import method
 from .learning import LearningState, Rule
 from .sample import Centered, Sample, draw
-from .seeding import SEEDINGS
+from .seeding import INITIALIZERS
 from .sketch import cluster, hyperplanes, sketch
 
 LEAST, PER_CENTER = 5000, 10  # rows of the subset, at least
@@ -145,10 +146,10 @@ class CompressedKMeans(BaseCentroidClusterer):
         "beta": [Interval(Real, 0, 1, closed="right")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "refine": ["boolean"],
-        "init": [StrOptions(set(SEEDINGS)), callable, "array-like", "sparse matrix"],
+        "init": [StrOptions(set(INITIALIZERS.methods)), callable, "array-like", "sparse matrix"],
     }
 
-    _seedings = SEEDINGS
+    _initializers = INITIALIZERS
     _metric_of_centers = "hamming"
     n_bits: int
     learn: bool | str
@@ -197,7 +198,7 @@ class CompressedKMeans(BaseCentroidClusterer):
             check_is_fitted(self, "code_")
         if reset or not self._centers_frame.bits:
             return source
-        with Rows(source, None, Frame.of(self.metric), self.n_threads) as rows:
+        with on_threads(Rows.of(source, None, Frame.of(self.metric)), self.n_threads) as rows:
             return self.code_.encode_rows(rows)
 
     def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, session: CheckpointSession) -> list[str]:
@@ -220,8 +221,8 @@ class CompressedKMeans(BaseCentroidClusterer):
         if self.stop_reason_ == "callback":  # the user has seen enough: what is left is to label the rows
             limits = limits._replace(max_iter=1)
         weights = rows.weights if rows.has_weights else None
-        with Rows(self.code_.encode_rows(rows), weights, Frame.of("hamming"), self.n_threads) as codes:
-            skipped += super()._fit_rows(codes, starts, X, limits, session)
+        codes = rows.sibling(self.code_.encode_rows(rows), weights, Frame.of("hamming"))
+        skipped += super()._fit_rows(codes, starts, X, limits, session)
         if self.refine:
             self._refine(rows, limits, skipped)
         return skipped
@@ -276,14 +277,14 @@ class CompressedKMeans(BaseCentroidClusterer):
         return draw(rows, size, generator(seed, SAMPLE))
 
     def _places(
-        self, told: list[Array | None], put: Callable[[Array], Array], seedings: Seedings, seed: int
+        self, told: list[Array | None], put: Callable[[Array], Array], initializers: Initializers, seed: int
     ) -> list[Callable[[Rows, Deadline], Array]]:
         """Where each start's centres are among the rows to cluster: those that the user has told are put there."""
 
         def place(start: int, C: Array | None) -> Callable[[Rows, Deadline], Array]:
             if C is None:
                 rng = partial(generator, seed, CENTERS, start)
-                return lambda rows, deadline: seedings[self.init](rows, self.n_clusters, rng(), deadline)
+                return lambda rows, deadline: initializers.methods[self.init](rows, self.n_clusters, rng(), deadline)
             return lambda rows, deadline: put(C).astype(rows.dtype)
 
         return [place(start, C) for start, C in enumerate(told)]
@@ -293,7 +294,7 @@ class CompressedKMeans(BaseCentroidClusterer):
     ) -> Learned:
         seed = session.seed
         short = sketch(self._subset(rows, seed), generator(seed, DIRECTIONS))
-        places = self._places(told, short.place, FLOAT_SEEDINGS, seed)
+        places = self._places(told, short.place, FLOAT_INITIALIZERS, seed)
         find = partial(cluster, short, self.n_clusters, places, limits, rows.n_threads, skipped)
         m = len(short.rows.weights)
         labels = session.once(
@@ -315,7 +316,7 @@ class CompressedKMeans(BaseCentroidClusterer):
         limits = limits.part()  # the other half is for the clusters of the codes
         clusters = partial(letter.clusters, weights=lesson.weights, alpha=self.alpha, n_threads=rows.n_threads, limits=limits)
         best: Any = None
-        for start, place in enumerate(self._places(told, lambda C: (C - subset.mean) @ W > 0, SEEDINGS, seed)):
+        for start, place in enumerate(self._places(told, lambda C: (C - subset.mean) @ W > 0, INITIALIZERS, seed)):
             deadline = limits.stage()
             begun = letter.begin(lesson, W, place, rows.n_threads, deadline)
             found = self._learn(lesson, begun, clusters, limits, session, start)
@@ -370,7 +371,7 @@ class CompressedKMeans(BaseCentroidClusterer):
 
     def _refine(self, rows: Rows, limits: Limits, skipped: list[str]) -> None:
         """One step in the space of X, from the clusters of the codes. Those without codes are given rows, as in any fit."""
-        enter_frame(rows)
+        rows, _ = enter_frame(rows)
         state = partition.initial_partition(rows, np.zeros((self.n_clusters, rows.d), rows.dtype))._replace(labels=self.labels_)
         state, _ = partition.advance(rows, state, partition.keep_labels, fill=False)
         filled = state.counts > 0

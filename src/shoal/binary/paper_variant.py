@@ -14,6 +14,7 @@ from ..data.frame import Frame
 from ..data.rows import Rows
 from ..data.types import Array
 from ..execution.deadline import Deadline
+from ..execution.threads import on_threads
 from ..fit import partition
 from ..fit.loop import Limits, drive
 from .codes import Codes
@@ -24,16 +25,16 @@ from .sample import Centered
 STEPS = 300  # of (12) and (13) in one round, at most
 
 
-def _codes(F: Array, weights: Array, n_threads: int) -> Rows:
+def _codes(F: Array, weights: Array) -> Rows:
     """The codes of rows whose products with W these are, to be clustered."""
-    return Rows(Codes(packed(F > 0), F.shape[1]), weights, Frame.of("hamming"), n_threads)
+    return Rows.of(Codes(packed(F > 0), F.shape[1]), weights, Frame.of("hamming"))
 
 
 def begin(
     lesson: Centered, W: Array, place: Callable[[Rows, Deadline], Array], n_threads: int, deadline: Deadline
 ) -> LearningState:
     """Rows at the nearest of the codes that `place` chooses, given all of them."""
-    with _codes(lesson.along(W), lesson.weights, n_threads) as codes:
+    with on_threads(_codes(lesson.along(W), lesson.weights), n_threads) as codes:
         C = place(codes, deadline)
         labels = partition.label(codes, partition.initial_partition(codes, C), assign).labels
     return LearningState(W, signs(2 * C.astype(W.dtype) - 1), labels)
@@ -44,7 +45,7 @@ def clusters(
 ) -> tuple[Array, Array]:
     """(10), then (12) and (13) in turn until nothing changes: the clusters of the loss-augmented codes."""
     E = F.dtype.type(alpha) * F - 2 * state.C[state.labels]
-    with _codes(E, weights, n_threads) as codes:
+    with on_threads(_codes(E, weights), n_threads) as codes:
         kmeans = method(codes)
         begun = kmeans.begin((state.C > 0).astype(codes.dtype), 0)
         found = drive(kmeans.step, begun, kmeans.done, limits._replace(max_iter=STEPS)).state

@@ -13,9 +13,10 @@ from ..data.bits import unpacked
 from ..data.rows import Rows
 from ..data.types import Array
 from ..execution.deadline import NO_DEADLINE, Deadline, Pace
+from ..fit.initializers import Initializers
 from ..fit.random_streams import draw, draw_at_once
 from ..kernels import bits
-from ..kmeans.init import Seedings
+from ..kmeans.init import init_memory
 
 SAMPLE_LEAST, SAMPLE_PER_CENTER = 20_000, 20
 
@@ -66,4 +67,4 @@ def plus_plus(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline =
     return unpacked(words[chosen], rows.d).astype(rows.dtype)
 
 
-SEEDINGS: Seedings = {"k-means++": plus_plus, "random": random_codes}
+INITIALIZERS = Initializers({"k-means++": plus_plus, "random": random_codes}, init_memory)

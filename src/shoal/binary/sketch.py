@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data.cancellation import TimeUp
-from ..data.frame import Frame
 from ..data.pca import of_unit_length
 from ..data.rows import Rows
 from ..data.sources import ArraySource
 from ..data.types import Array
 from ..execution.deadline import Deadline
+from ..execution.threads import on_threads
 from ..fit import partition
 from ..fit.loop import Limits, RunResult, drive
 from .codes import LinearCode
@@ -82,7 +82,7 @@ def cluster(
     Y = short.rows.A[:, :-1]
     source = ArraySource(np.ascontiguousarray(of_unit_length(Y) if short.angular else Y))
     tol = TOL * float(np.var(source.X, axis=0).mean())
-    with Rows(source, short.rows.weights, Frame(), n_threads) as rows:
+    with on_threads(Rows.of(source, short.rows.weights), n_threads) as rows:
 
         def go(state: partition.Partition, most: int) -> RunResult:
             return drive(

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import click
 
+from ..exceptions import InvalidModelError
+
 INTERNAL, USAGE, BAD_DATA, NO_ROOM, REJECTED = 1, 2, 3, 4, 5
 FLAGS = r"\b(columns|id_column|text_column|array|header|delimiter|zero_based|scratch)=(?=[\s,.]|$)"  # as `open_rows` has them
 SWITCHES = {
@@ -54,7 +56,7 @@ def reading_data() -> Iterator[None]:
     try:
         yield
     except (ValueError, EOFError) as error:
-        kind = Turned if type(error).__name__ == "Rejected" else BadData  # by name: `io` is slow to import
+        kind = Turned if isinstance(error, InvalidModelError) else BadData
         raise kind(as_typed(str(error))) from error
 
 

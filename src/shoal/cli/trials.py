@@ -42,6 +42,7 @@ def within(rows: Any, fits: Sequence[tuple[str, int]], settings: Mapping[str, An
 def start(rows: Any, k: int, settings: Mapping[str, Any]) -> Any:
     """Centres for several fits to start from."""
     from ..data.statistics import enter_frame
+    from ..execution.threads import on_threads
 
     named = {**settings, "names": rows.feature_names}
     model = estimator("exact", k, {**named, "time": None, "extra": {}, "standardize": False})
@@ -49,8 +50,8 @@ def start(rows: Any, k: int, settings: Mapping[str, Any]) -> Any:
         opened, given = model._validate_input(rows, None)
         if given is not None:
             return given
-        with opened:
-            enter_frame(opened)
+        with on_threads(opened, model.n_threads) as opened:
+            opened, _ = enter_frame(opened)
             return opened.frame.out_of(model._start(opened, None, rows, settings["seed"], 0), opened.dtype)
 
 

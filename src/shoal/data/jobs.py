@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from .sources import Source
+from .source import Source
+from .types import Array
 
 
 class Span(NamedTuple):
@@ -33,6 +34,20 @@ class Job(NamedTuple):
         """What is done to blocks, whatever the function is wrapped in: its cost is known from the last time."""
         parts = (self.fn.func, *self.fn.args) if isinstance(self.fn, partial) else (self.fn,)
         return " ".join(f"{part.__module__}.{getattr(part, '__qualname__', '')}" for part in parts if callable(part))
+
+
+class Executor(Protocol):
+    """Runs the blocks of a job; `execution.threads.Threads` is the one of this process."""
+
+    @property
+    def n_threads(self) -> int:
+        """Number of blocks that are worked on at the same time."""
+
+    def resize(self, n_threads: int) -> None:
+        """Continue with another number of threads."""
+
+    def run(self, job: Job, per_row: tuple[Array, ...]) -> Generator[Any]:
+        """Yield the shares of a job in row order, one a block or, where they add up, one a partition."""
 
 
 def folded(shares: Iterable[Any]) -> Iterator[Any]:

@@ -1,51 +1,41 @@
-"""Rows as blocks, in partitions of some blocks each, and whoever works on them: threads here, or workers elsewhere.
+"""Rows of a source as blocks, and partitions of some blocks each.
 
-Both are fixed by the number of columns alone (but where rows come in chunks of the user's own, those are the partitions) and
-their results are handed out in row order, so an answer does not depend on who found it.
+Blocks and partitions depend on the number of columns alone (those of a Dask collection on its chunks), and shares are added up
+in row order, so a result does not depend on the number of threads or workers.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterator
-from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
 
-from ..execution.threads import Threads, default_threads
 from ..kernels.sparse import squared_norms
 from .bits import BitBlock, unpacked
 from .blocks import Block, Centers, DenseBlock, SparseBlock
 from .cancellation import check_cancelled
 from .frame import Frame, times_power
-from .jobs import Job, Span
-from .sources import DistributedSource, FileSource, PickedSource, Source, find_source
+from .jobs import Executor, Job, Span
+from .source import Source
 from .types import Array, is_sparse, warn
 
 Share = TypeVar("Share")
-
 BLOCK_NUMBERS = 1 << 19  # numbers in a block: a few MB, so that a worker's block stays in the cache
-
 BLOCK_ROWS = (4096, 1 << 16)
-
 BLOCK_MOST = 1 << 22  # numbers in a block of dense rows, however wide they are (but see `FEWEST`): 16 MB of float32
-
 FEWEST = 64
-
 PART_NUMBERS = 1 << 16  # numbers that are converted at a time where they pass through float64
-
 BLOCK_ROWS_OF_BITS = 8192
-
 PARTITION = 16  # blocks
-
 WORK, PIECES = 1 << 24, 16  # of picked rows: multiplications that a block must be worth if it is still to be read, most blocks
-
 SPARSE_COLUMNS = 1024  # that a sparse row is taken to cost as much as
-
 TOGETHER = 1 << 14  # rows of small batches that are sent for at a time, where they are elsewhere
 
 
@@ -68,82 +58,114 @@ def rows_in_a_partition(d: int, is_sparse: bool) -> int:
     return PARTITION * rows_in_a_block(d, is_sparse)
 
 
+@dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a source, in a frame, in blocks. They are worked on in a `with` block: its end is the threads' end."""
+    """Rows of a source in a frame, divided into blocks, and the executor that works on them.
 
-    _is_sent = False  # to another process
+    Immutable: `with_frame`, `with_executor`, `subset` and the like return other rows. Make new ones by `Rows.of`.
+    """
 
-    def __init__(
-        self, source: Source, weights: Array | None = None, frame: Frame = Frame(), n_threads: int | None = None
-    ) -> None:
-        self.source = source
-        self.n, self.d = source.shape
-        self.dtype = working_dtype(source.dtype)
-        self.has_weights = weights is not None
-        self.weights: Array = np.broadcast_to(1.0, self.n) if weights is None else weights
-        self.frame = frame
-        self.n_threads = n_threads or default_threads()
-        self.is_sparse = isinstance(source.read(0, 0), sparse.csr_array)
-        self.block_rows = BLOCK_ROWS_OF_BITS if frame.bits else rows_in_a_block(self.d, self.is_sparse)
-        self.partition_rows = PARTITION * self.block_rows
-        self._threads: Threads | None = None
-        self.notices: dict[str, bool] = {}  # messages of block functions, and whether the user was warned; copies share them
+    source: Source
+    weights: Array  # (n) float64
+    has_weights: bool
+    frame: Frame
+    dtype: np.dtype  # of the rows in this frame
+    block_rows: int
+    is_sparse: bool
+    executor: Executor | None = None
+    notices: dict[str, bool] = field(default_factory=dict)  # messages of block functions, and whether the user was warned
+    is_remote: bool = False  # whether this copy was sent to another process
 
-    def notice(self, message: str) -> None:
-        """Warn the user once, when the pass is over; in another process, whose copy of the rows nobody reads, at once."""
-        self.notices[message] = self._is_sent
-        if self._is_sent:
-            warn(message, UserWarning)
-
-    def _warn(self) -> None:
-        if not all(self.notices.values()):
-            message, *_ = self.notices  # one stands for all that blocks noted at the same time
-            self.notices.update(dict.fromkeys(self.notices, True))
-            warn(message, UserWarning)
-
-    def __enter__(self) -> Self:
-        self._threads = Threads(self.n_threads).__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._threads is not None
-        threads, self._threads = self._threads, None
-        threads.__exit__()
-
-    def use_threads(self, count: int) -> None:
-        """Go on with another number of threads. Only between passes, and before other rows share them."""
-        self.__exit__()
-        self.n_threads = count
-        self.__enter__()
+    @classmethod
+    def of(cls, source: Source, weights: Array | None = None, frame: Frame = Frame(), executor: Executor | None = None) -> Rows:
+        """Return the rows of a source, in the dtype that holds them exactly."""
+        n, d = source.shape
+        is_sparse = isinstance(source.read(0, 0), sparse.csr_array)
+        block_rows = BLOCK_ROWS_OF_BITS if frame.bits else rows_in_a_block(d, is_sparse)
+        all_weights = np.broadcast_to(1.0, n) if weights is None else weights
+        dtype = working_dtype(source.dtype)
+        return cls(source, all_weights, weights is not None, frame, dtype, block_rows, is_sparse, executor)
 
     def __len__(self) -> int:
-        return self.n
+        return self.source.shape[0]
+
+    @property
+    def d(self) -> int:
+        """Number of columns."""
+        return self.source.shape[1]
+
+    @property
+    def n_threads(self) -> int:
+        return self._open_executor().n_threads
 
     @property
     def is_distributed(self) -> bool:
-        """Do workers elsewhere work on them? Then what is kept for each row travels in every round."""
-        return isinstance(self.source, DistributedSource)
+        """Whether workers in other processes read the rows. Per-row arrays are then sent with every task."""
+        return self.source.is_distributed
 
     @property
     def spans(self) -> list[Span]:
-        """Partitions, and how these are cut into blocks."""
-        cuts = (
-            self.source.cuts if isinstance(self.source, DistributedSource) else [*range(0, self.n, self.partition_rows), self.n]
-        )
-        return [Span(a, b, self.block_rows) for a, b in pairwise(cuts)]
+        """Partitions, and how they are divided into blocks."""
+        return [Span(a, b, self.block_rows) for a, b in self.source.partitions(PARTITION * self.block_rows)]
 
     @property
     def starts(self) -> list[int]:
-        """Where blocks begin."""
+        """The first row of each block."""
         return [block.start for span in self.spans for block in span.blocks()]
 
+    # Other rows
+
+    def with_frame(self, frame: Frame, dtype: np.dtype) -> Rows:
+        """Return the same rows in another frame and dtype."""
+        return replace(self, frame=frame, dtype=dtype)
+
+    def with_dtype(self, dtype: np.dtype) -> Rows:
+        return replace(self, dtype=dtype)
+
+    def with_weights(self, weights: Array) -> Rows:
+        return replace(self, weights=weights)
+
+    def with_executor(self, executor: Executor) -> Rows:
+        return replace(self, executor=executor)
+
+    def with_block_rows(self, block_rows: int) -> Rows:
+        return replace(self, block_rows=block_rows)
+
+    def sibling(self, source: Source, weights: Array | None = None, frame: Frame = Frame()) -> Rows:
+        """Return rows of another source for the same executor."""
+        return Rows.of(source, weights, frame, self.executor)
+
+    def subset(self, ids: Array, k: int) -> Rows:
+        """Return some of the rows, as often as they are named, read when they are used.
+
+        They are divided into as many blocks as the work of comparing them with k centroids is worth.
+        """
+        return self._subset(self.source.subset(ids), ids, k)
+
+    def materialize(self, ids: Array, k: int) -> Rows:
+        """Return some of the rows, read once. Those of a memory map stay there."""
+        return self._subset(self.source.materialize(ids), ids, k // 2)
+
+    def batches(self, ids: Callable[[int], Array], k: int) -> Batches:
+        """Return small subsets by their number."""
+        return Batches(self, ids, k)
+
+    def _subset(self, source: Source, ids: Array, k: int) -> Rows:
+        weights = self.weights[ids] if self.has_weights else np.broadcast_to(1.0, len(ids))
+        work = len(ids) * k * (SPARSE_COLUMNS if self.is_sparse else self.d)
+        pieces = 1 << (min(max(work // WORK, 1), PIECES).bit_length() - 1)
+        block_rows = min(self.block_rows, max(1, -(-len(ids) // pieces)))
+        return replace(self, source=source, weights=weights, block_rows=block_rows)
+
+    # Values
+
     def prepare(self, C: Array) -> Centers:
-        """Centres (in this frame) made ready for this layout."""
+        """Return centroids (in this frame) prepared for this layout."""
         kind = BitBlock if self.frame.bits else SparseBlock if self.is_sparse else DenseBlock
         return kind.prepare(C)
 
     def convert(self, raw: Any, dtype: np.dtype | None = None) -> Block:
-        """Raw rows of the source as a block in this frame, of the rows' own dtype unless another is named."""
+        """Return raw rows of the source as a block in this frame, of the rows' own dtype unless another is named."""
         if self.frame.bits:
             return BitBlock(raw, self.d)
         dtype = dtype or self.dtype
@@ -154,7 +176,7 @@ class Rows:
         return DenseBlock(self.frame.into(raw, dtype))
 
     def _convert_by_parts(self, raw: Array, dtype: np.dtype) -> Array:
-        """Some rows at a time, since they pass through several arrays of float64."""
+        """Convert some rows at a time, since they pass through several arrays of float64."""
         out, step = np.empty(raw.shape, dtype), max(1, PART_NUMBERS // max(self.d, 1))
         for a in range(0, len(raw), step):
             part = raw[a : a + step]
@@ -176,107 +198,89 @@ class Rows:
         return sparse.csr_array((data.astype(dtype, copy=False), raw.indices, raw.indptr), shape=raw.shape, copy=False)
 
     def take(self, rows: Array) -> Array:
-        """A few rows in this frame, dense."""
+        """Return a few rows in this frame, dense."""
         return self.dense(self.convert(self.source.take(np.asarray(rows))))
 
     def dense(self, block: Block) -> Array:
-        """The rows of a block in memory order, one number a column."""
+        """Return the rows of a block as a C-contiguous array, one number a column."""
         X: Any = block.X
         if self.frame.bits:
             return unpacked(X, self.d).astype(self.dtype)
         return np.ascontiguousarray(X.toarray() if is_sparse(X) else X)
 
-    def materialize(self, ids: Array, k: int) -> Rows:
-        """Some of the rows as rows of their own, in fewer blocks, as these have been read. In a memory map they stay there."""
-        part = self.subset(ids, k // 2)
-        if self.is_distributed:
-            return part
-        if isinstance(self.source, FileSource):
-            part.source = self.source.gather(ids)
-        elif not self.source.is_map:
-            part.source = find_source(self.source.take(ids))
-        return part
-
-    def subset(self, ids: Array, k: int) -> Rows:
-        """Some of the rows, as often as they are named, in as many blocks as it is worth for k centres to look at them.
-
-        They are read when they are worked on, by the same threads.
-        """
-        source = self.source.gather(ids) if isinstance(self.source, DistributedSource) else PickedSource(self.source, ids)
-        return self._picked(source, ids, k)
-
-    def batches(self, ids_of: Callable[[int], Array], k: int) -> Callable[[int], Rows]:
-        """Picks by their numbers, one after the other. Where rows are elsewhere several come at a time: the way is long."""
-        near: dict[int, Rows] = {}
-
-        def batch(number: int) -> Rows:
-            if not isinstance(self.source, DistributedSource):
-                return self.subset(ids_of(number), k)
-            if number not in near:
-                near.clear()
-                first = ids_of(number)
-                ids = [first, *(ids_of(number + i) for i in range(1, TOGETHER // len(first)))]
-                there, cuts = self.source.gather(np.concatenate(ids)), np.cumsum([0, *map(len, ids)])
-                for i, (a, b) in enumerate(pairwise(cuts)):
-                    near[number + i] = self._picked(find_source(there.read(a, b)), ids[i], k)
-            return near.pop(number)
-
-        return batch
-
-    def _picked(self, source: Source, ids: Array, k: int) -> Rows:
-        some = copy(self)
-        some.source, some.n, some.weights = source, len(ids), self._weights_of(ids)
-        work = len(ids) * k * (SPARSE_COLUMNS if self.is_sparse else self.d)
-        pieces = 1 << (min(max(work // WORK, 1), PIECES).bit_length() - 1)
-        some.block_rows = min(self.block_rows, max(1, -(-len(ids) // pieces)))
-        return some
-
-    def _weights_of(self, ids: Array) -> Array:
-        return self.weights[ids] if self.has_weights else np.broadcast_to(1.0, len(ids))
-
-    def sibling(self, source: Source, weights: Array | None = None, frame: Frame = Frame()) -> Rows:
-        """Rows of another source for the same threads, for as long as these are open."""
-        other = Rows(source, weights, frame, self.n_threads)
-        other._threads = self._threads
-        return other
-
-    def with_frame(self, frame: Frame, dtype: np.dtype) -> Rows:
-        """The same rows in another frame."""
-        other = copy(self)
-        other.frame, other.dtype = frame, dtype
-        return other
-
-    def __copy__(self) -> Rows:
-        other = Rows.__new__(Rows)
-        vars(other).update(vars(self))
-        return other
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For a pickle: without threads."""
-        return {**vars(self), "_threads": None, "_is_sent": True}
+    # Passes
 
     def map_raw_blocks(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
-        """fn(start, raw rows, slices of per_row..., args...) of every block, in row order (see `shares`)."""
-        if self._threads is None:
-            raise RuntimeError("Rows are worked on inside `with rows:`, which ends their threads: open them first.")
+        """Yield fn(start, raw rows, slices of per_row..., args...) of every block in row order (see `map_blocks`)."""
         job = Job(self.source, self.spans, fn, args)
-        if isinstance(self.source, DistributedSource):
-            shares = self.source.run(job, per_row, self._threads)
-        else:
-            shares = self._threads.run(job, per_row)
-        with contextlib.closing(shares):
+        with contextlib.closing(self.source.run(job, per_row, self._open_executor())) as shares:
             for share in shares:
                 check_cancelled()
                 yield share
         self._warn()
 
     def map_blocks(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
-        """fn(block, slices of per_row..., args...) of every block, in row order; of every partition, if shares have a `plus`.
+        """Yield fn(block, slices of per_row..., args...) of every block in row order; of every partition, if shares add up.
 
-        A block function is pure but for one thing: it may write to its slices of the per-row arrays, which no other
-        block sees.
+        A block function is pure except that it may write to its slices of the per-row arrays, which no other block sees.
         """
         return self.map_raw_blocks(partial(_on_converted, self, fn), *args, per_row=per_row)
+
+    def for_each_raw(self, fn: Callable[..., Any], *args: Any, per_row: tuple[Array, ...] = ()) -> None:
+        """Call a function of raw rows on every block, for what it writes to its slices of the per-row arrays."""
+        deque(self.map_raw_blocks(fn, *args, per_row=per_row), 0)
+
+    def for_each(self, fn: Callable[..., Any], *args: Any, per_row: tuple[Array, ...] = ()) -> None:
+        """Call a block function on every block, for what it writes to its slices of the per-row arrays."""
+        deque(self.map_blocks(fn, *args, per_row=per_row), 0)
+
+    def _open_executor(self) -> Executor:
+        if self.executor is None:
+            raise RuntimeError("These rows have no executor: call with_executor first.")
+        return self.executor
+
+    def limit_threads(self, n_threads: int) -> None:
+        """Continue with at most this many threads. Call it between passes only."""
+        executor = self._open_executor()
+        if n_threads < executor.n_threads:
+            executor.resize(n_threads)
+
+    def notice(self, message: str) -> None:
+        """Warn the user once, when the pass is over; at once in another process, where no one reads this copy's notices."""
+        self.notices[message] = self.is_remote
+        if self.is_remote:
+            warn(message, UserWarning)
+
+    def _warn(self) -> None:
+        if not all(self.notices.values()):
+            message, *_ = self.notices  # one message stands for all that blocks of this pass have noted
+            self.notices.update(dict.fromkeys(self.notices, True))
+            warn(message, UserWarning)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without the executor."""
+        return {**vars(self), "executor": None, "is_remote": True}
+
+
+class Batches:
+    """Small subsets of rows by their number, usually in order; of distributed rows, several are fetched at a time."""
+
+    def __init__(self, rows: Rows, ids: Callable[[int], Array], k: int) -> None:
+        self.rows, self.ids, self.k = rows, ids, k
+        self._fetched: dict[int, Rows] = {}
+
+    def __getitem__(self, number: int) -> Rows:
+        if not self.rows.is_distributed:
+            return self.rows.subset(self.ids(number), self.k)
+        if number not in self._fetched:
+            self._fetched.clear()
+            first = self.ids(number)
+            ids = [first, *(self.ids(number + i) for i in range(1, TOGETHER // len(first)))]
+            here = self.rows.source.materialize(np.concatenate(ids))
+            cuts = np.cumsum([0, *map(len, ids)])
+            for i, (a, b) in enumerate(pairwise(cuts)):
+                self._fetched[number + i] = self.rows._subset(here.materialize(np.arange(a, b)), ids[i], self.k)
+        return self._fetched.pop(number)
 
 
 def _on_converted(rows: Rows, fn: Callable[..., Share], start: int, raw: Any, *rest: Any) -> Share:

@@ -9,7 +9,8 @@ import numpy as np
 
 from .cancellation import pieces
 from .rows import working_dtype
-from .sources import DistributedSource, FileSource, PickedSource, Source, find_source
+from .source import DistributedSource, FileSource, Source
+from .sources import find_source
 from .statistics import check_values
 from .types import Array, is_sparse
 
@@ -54,9 +55,9 @@ class Scaled(FileSource):
         self.source, self.scales = source, scales
         self.shape, self.dtype = source.shape, dtype
         self.is_map, self.reads_ahead = source.is_map, source.reads_ahead
-        self.unpacking = source.unpacking if isinstance(source, FileSource) else 0.0
-        self.row_bytes = 0.0 if scales[0].any() else getattr(source, "row_bytes", 0.0)  # else sparse rows stay so
-        self.held_bytes = getattr(source, "held_bytes", 0.0)
+        self.unpacking = source.unpacking
+        self.row_bytes = 0.0 if scales[0].any() else source.row_bytes  # without a shift, sparse rows stay sparse
+        self.held_bytes = source.held_bytes
 
     def read(self, start: int, stop: int) -> Any:
         return self._of(start, self.source.read(start, stop))
@@ -65,16 +66,15 @@ class Scaled(FileSource):
         return self._of(None, self.source.take(rows))
 
     def fingerprint(self) -> str | None:
-        return self.source.fingerprint() if isinstance(self.source, FileSource) else None
+        return self.source.fingerprint()
 
     def prepare_multi_pass(self) -> None:
-        if isinstance(self.source, FileSource):
-            self.source.prepare_multi_pass()
+        self.source.prepare_multi_pass()
 
-    def gather(self, rows: Array) -> Source:
-        if isinstance(self.source, FileSource):
-            return Scaled(self.source.gather(rows), self.scales, self.dtype)
-        return PickedSource(self, rows) if self.is_map else find_source(self.take(rows))
+    def materialize(self, rows: Array) -> Source:
+        if self.source.is_file:
+            return Scaled(self.source.materialize(rows), self.scales, self.dtype)
+        return self.subset(rows) if self.is_map else find_source(self.take(rows))
 
     def _of(self, start: int | None, block: Any) -> Any:
         return _of(self.scales, self.dtype, start, block)

@@ -9,6 +9,8 @@ from typing import Any
 
 UNITS = {"": 1.0, "B": 1.0} | {f"{c}{end}": 1e3**i for i, c in enumerate("KMGTPE", 1) for end in ("", "B")}
 
+UNITS |= {f"{c}IB": 1024.0**i for i, c in enumerate("KMGTPE", 1)}
+
 
 def parse_size(limit: Any) -> float:
     """Bytes."""

@@ -1,103 +1,27 @@
-"""Where rows live: a source reads ranges of rows, whatever the user handed over. Nothing is ever copied whole."""
+"""Rows in memory as sources: arrays, memory maps, sparse matrices and tables. Nothing is copied whole."""
 
 from __future__ import annotations
 
 import mmap
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
 from copy import copy
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from .source import FileSource, Source
 from .tables import find_table
 from .types import Array, at_most_float64, sparse_dtype
 
 LARGE = 1 << 28  # bytes of a memory map whose pages are given back as soon as they have been read
-SAMPLE, SAMPLE_NUMBERS = (16, 1024), 1 << 18  # rows that stand for all, and about how many numbers they hold
 FEW = 1024  # rows to take from such a map before its pages are given back
 
 
-class Source(Protocol):
-    """Rows that can be read in ranges or picked one by one."""
+class MemorySource(Source):
+    """Rows of this process."""
 
-    shape: tuple[int, int]
-    dtype: np.dtype
-    is_map: bool  # do the rows lie on disk, not in memory
-    reads_ahead: bool  # does `read` take so long that a thread of its own should do it, ahead of the work
-
-    def read(self, start: int, stop: int) -> Any: ...
-
-    def take(self, rows: Array) -> Any: ...
-
-
-class FileSource(ABC):
-    """Rows of an open file, which estimators take as they are; `io` has one for each format."""
-
-    is_map = True
-    reads_ahead = True
-    shape: tuple[int, int]
-    dtype: np.dtype
-    row_bytes: float = 0.0  # that a row takes, where rows are sparse
-    unpacking: float = 0.0  # bytes, where a file has parts that are larger than usual and come whole
-    held_bytes: float = 0.0  # that the source itself keeps in memory, such as where sparse rows begin
-    feature_names: list[str] | None = None  # of the columns, where the file has names for them
-
-    @abstractmethod
-    def read(self, start: int, stop: int) -> Any: ...
-
-    @abstractmethod
-    def take(self, rows: Array) -> Any: ...
-
-    @abstractmethod
-    def gather(self, rows: Array) -> Source:
-        """Some rows, read once, as a source that has them at hand."""
-
-    def fingerprint(self) -> str | None:
-        """What the file is known again by, where rows here and there can't be had for little."""
-        return None
-
-    def prepare_multi_pass(self) -> None:  # noqa: B027 - most have nothing to do
-        """There will be more than one pass."""
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-
-class DistributedSource(FileSource):
-    """Rows that live with workers elsewhere, or that they alone should read; `scaleout` has them."""
-
-    cuts: list[int]  # where partitions begin, and the number of rows
-    chunks: list[int] | None = None  # the same, if they are the user's own
-
-    @abstractmethod
-    def run(self, job: Any, per_row: tuple[Array, ...], threads: Any) -> Generator[Any]:
-        """Shares of a `threads.Job`, in row order, folded as `Threads.run` does. `threads`: those of this process."""
-
-    @abstractmethod
-    def changed(self, change: Callable[[int | None, Any], Any], dtype: np.dtype) -> DistributedSource:
-        """The same rows, as `change(start, raw rows)` leaves them; `start` is None for rows from here and there."""
-
-    @abstractmethod
-    def traffic(self) -> dict[str, float]:
-        """What the work has taken since this was last asked: tasks, bytes sent and fetched, seconds of work done in vain."""
-
-    def gather(self, rows: Array) -> Source:
-        return find_source(self.take(rows))
-
-
-def traffic(source: Source) -> dict[str, float]:
-    """What work elsewhere has taken since this was last asked; nothing, where there is none."""
-    return source.traffic() if isinstance(source, DistributedSource) else {}
-
-
-def some_rows(source: Source) -> Any:
-    """Rows from the first to the last, which tell whether a source still holds what it held; or what its file tells."""
-    told = source.fingerprint() if isinstance(source, FileSource) else None
-    n, d = source.shape
-    count = min(n, max(SAMPLE[0], min(SAMPLE[1], SAMPLE_NUMBERS // d)))
-    return source.take(np.linspace(0, n - 1, count).astype(np.int64)) if told is None else told
+    def materialize(self, rows: Array) -> Source:
+        return self.subset(rows) if self.is_map else find_source(self.take(rows))
 
 
 class Pages:
@@ -123,10 +47,8 @@ class Pages:
             self.pages.madvise(mmap.MADV_DONTNEED, a, b - a)
 
 
-class ArraySource:
+class ArraySource(MemorySource):
     """A numpy array of any real dtype and memory layout, memory maps included."""
-
-    reads_ahead = False
 
     def __init__(self, X: Array) -> None:
         self.X = X
@@ -167,26 +89,8 @@ class ArraySource:
         return at_most_float64(self.X[rows])
 
 
-class PickedSource:
-    """Some rows of another source, in the order named, read whenever they are asked for."""
-
-    def __init__(self, source: Source, ids: Array) -> None:
-        self.source, self.ids = source, ids
-        self.shape, self.dtype, self.is_map = (len(ids), source.shape[1]), source.dtype, source.is_map
-        self.reads_ahead = source.reads_ahead
-        self.held_bytes = getattr(source, "held_bytes", 0) + ids.nbytes
-
-    def read(self, start: int, stop: int) -> Any:
-        return self.source.take(self.ids[start:stop])
-
-    def take(self, rows: Array) -> Any:
-        return self.source.take(self.ids[rows])
-
-
-class SparseSource:
+class SparseSource(MemorySource):
     """A scipy sparse matrix, kept as CSR."""
-
-    is_map = reads_ahead = False
 
     def __init__(self, X: Any) -> None:
         csr = _trusted(X)
@@ -211,13 +115,13 @@ class SparseSource:
         return sparse.csr_array(self.X[rows])
 
 
-class DenseSource:
+class DenseSource(MemorySource):
     """Sparse rows, read as dense ones: for what moves their zeros."""
 
     def __init__(self, source: Source) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
         self.is_map, self.reads_ahead = source.is_map, source.reads_ahead
-        self.held_bytes = getattr(source, "held_bytes", 0)
+        self.held_bytes = source.held_bytes
 
     def read(self, start: int, stop: int) -> Array:
         return np.asarray(self.source.read(start, stop).toarray())

@@ -203,11 +203,10 @@ def measure(rows: Rows) -> Moments:
     return _choose_frame(rows, _look(rows))
 
 
-def enter_frame(rows: Rows) -> Moments:
-    """Measure the rows and put them into the frame and the dtype that suit them."""
+def enter_frame(rows: Rows) -> tuple[Rows, Moments]:
+    """Measure the rows; return them in the frame and the dtype that suit them."""
     moments = measure(rows)
-    rows.frame, rows.dtype = moments.frame, moments.dtype
-    return moments
+    return rows.with_frame(moments.frame, moments.dtype), moments
 
 
 def _choose_frame(rows: Rows, seen: _Seen) -> Moments:

@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .source import Source
 from .types import Array, at_most_float64, find_rounded_integer, find_rounded_object, packages_of, rounded_integer_message, warn
 
 
-class TableSource:
+class TableSource(Source):
     """A table whose columns hold numbers; `part(rows, dtype)` gives some of its rows as an array."""
-
-    is_map = reads_ahead = False
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype, part: Callable[[Any, np.dtype], Array]) -> None:
         self.shape = shape
@@ -31,6 +30,11 @@ class TableSource:
 
     def take(self, rows: Any) -> Array:
         return at_most_float64(np.asarray(self.part(rows, self.raw_dtype), self.raw_dtype))
+
+    def materialize(self, rows: Array) -> Source:
+        from .sources import ArraySource  # which imports this module
+
+        return ArraySource(self.take(rows))
 
 
 def _no_numbers(name: Any, kind: Any) -> str:

@@ -24,7 +24,8 @@ from scipy import sparse
 
 from ..data.jobs import Job
 from ..data.rows import rows_in_a_block, rows_in_a_partition
-from ..data.sources import DistributedSource, FileSource
+from ..data.source import DistributedSource, FileSource, Source
+from ..data.sources import find_source
 from ..data.types import Array, is_sparse
 from ..data.validation import check_names
 from ..execution.threads import Threads
@@ -128,6 +129,9 @@ class DaskRows(DistributedSource):
         back = np.empty(len(rows), np.int64)
         back[order] = np.arange(len(rows))
         return stacked(blocks)[back]
+
+    def materialize(self, rows: Array) -> Source:
+        return find_source(self.take(rows))
 
     def _order(self, fn: Any = None, args: tuple[Any, ...] = ()) -> bytes:
         return tasks.pack(tasks.Order(fn, args, self._change, self.dtype))

@@ -15,7 +15,8 @@ import dask
 import numpy as np
 from scipy import sparse
 
-from ..data.sources import Source, find_source
+from ..data.source import Source
+from ..data.sources import find_source
 from ..data.types import is_sparse
 
 _OPENING = Lock()  # a packed file is unpacked once, however many threads a worker has

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..data.jobs import Span, folded
 from ..data.rows import Rows
-from ..data.sources import Source
+from ..data.source import Source
 from ..data.types import Array
 from ..execution.threads import one_blas_thread
 from .partitions import Piece
@@ -49,12 +49,28 @@ class Order(NamedTuple):
         return raw if raw.dtype == self.dtype else raw.astype(self.dtype)
 
 
+class ShapeOnly(Source):
+    """The shape and the dtype of rows that this process can't read."""
+
+    def __init__(self, source: Source) -> None:
+        self.shape, self.dtype = source.shape, source.dtype
+
+    def read(self, start: int, stop: int) -> Any:
+        raise RuntimeError("Rows are sent to workers without their source: pass what is needed as arguments.")
+
+    def take(self, rows: Array) -> Any:
+        return self.read(0, 0)
+
+    def materialize(self, rows: Array) -> Source:
+        return self.read(0, 0)  # type: ignore[no-any-return]
+
+
 class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
     """Rows in the arguments of block functions are there for their frame alone."""
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, Rows):
-            return _bare_rows, ({**thing.__getstate__(), "source": None, "weights": None},)
+            return _bare_rows, ({**thing.__getstate__(), "source": ShapeOnly(thing.source), "weights": None},)
         return super().reducer_override(thing)
 
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from ..data.scoped import Scoped
-from ..data.sources import DistributedSource, FileSource
+from ..data.source import DistributedSource, FileSource
 from ..data.types import packages_of
 from ..exceptions import NotDistributableError
 

@@ -14,14 +14,11 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from ..data import pca as directions
 from ..data.rows import PARTITION, Rows, rows_in_a_block, working_dtype
 from ..data.scoped import Scoped
-from ..data.sizes import UNITS, format_size, parse_size
-from ..data.sources import DistributedSource, FileSource, Source
+from ..data.sizes import format_size, parse_size
+from ..data.source import Source
 from ..data.types import is_sparse
-from ..kmeans.init.kmeans_plus_plus import LEADING
-from ..kmeans.init.sample import SKETCH, sample_size
 from .threads import default_threads
 
 LIMIT: ContextVar[float | None] = ContextVar("limit", default=None)  # bytes, of the fits that are about to begin
@@ -36,13 +33,7 @@ SCORES = 8e6  # of a thread, beside its block
 
 UNPACKING = 1.3e8  # packed files: two batches, and what their package holds on to
 
-PARALLEL = 44.0  # k-means||: of every row its number, its distance, whose it is, and while some are drawn three numbers more
-
-PARALLEL_ROWS = 26.0  # k-means||: dense rows for each centre, all candidates twice and the last of them made ready
-
 FAR_TOO_MUCH = 2.0  # times the memory of the machine
-
-UNITS |= {f"{c}IB": 1024.0**i for i, c in enumerate("KMGTPE", 1)}
 
 
 class MemoryLimit(Scoped):
@@ -98,11 +89,9 @@ class Workload(NamedTuple):
 
     @classmethod
     def of(cls, source: Source, has_weights: bool = False) -> Workload:
-        row = max(float(getattr(source, "row_bytes", 0)), 8.0) if is_sparse(source.read(0, 0)) else 0.0
-        is_file = isinstance(source, FileSource)
-        packed = is_file and source.fingerprint() is not None  # type: ignore[attr-defined]
-        fixed = packed * UNPACKING + (source.unpacking if is_file else 0.0)  # type: ignore[attr-defined]
-        wide, held = working_dtype(source.dtype).itemsize, float(getattr(source, "held_bytes", 0))
+        row = max(float(source.row_bytes), 8.0) if is_sparse(source.read(0, 0)) else 0.0
+        fixed = (source.fingerprint() is not None) * UNPACKING + source.unpacking
+        wide, held = working_dtype(source.dtype).itemsize, float(source.held_bytes)
         return cls(*source.shape, source.dtype.itemsize, wide, row, held, fixed, has_weights)
 
     def first(self, n: int) -> Workload:
@@ -130,15 +119,6 @@ class Workload(NamedTuple):
             full = min(1.5 * full, 3 * self.row * self.block)
         return max(full if dense or self.row else min(full, 16.0 * self.block * self.d), 24.0 * self.d)
 
-    def sample_bytes(self, k: int) -> float:
-        """Of the rows to seed from: as they are read and in order, with the coordinates that they are judged by."""
-        width = min(self.d, SKETCH) if self.row else self.d
-        numbers = width * max(self.wide if self.row else self.itemsize + self.wide, 2 * self.wide)
-        heads = self.wide * (2 * min(width, LEADING) + 2 + math.log(k))
-        dense_rows, count = self.row * (self.d <= SKETCH), min(self.n, sample_size(self.d, k))
-        found = directions.memory(count, width, LEADING - 1, self.wide) if width > LEADING else 0.0
-        return count * (numbers + heads + dense_rows + 128.0) + found
-
 
 def plan(model: Any, source: Source, n_threads: int | None = None, has_weights: bool = False) -> dict[str, float]:
     """Bytes that a fit of the model needs, by what they are for."""
@@ -157,9 +137,7 @@ def parts_of(model: Any, load: Workload, n_threads: int) -> dict[str, float]:
         "sums of blocks": share * (in_flight + model._dense_shares * n_threads) + 2 * min(12.0 * k * d, blocks * share),
         **model._memory(load),
     }
-    start = 0.0 if init is None else load.sample_bytes(k)
-    if isinstance(init, str) and init == "k-means||":
-        start += PARALLEL * n + PARALLEL_ROWS * k * d * load.wide
+    start = model._init_memory(load)
     parts = {
         "program": PROGRAM + load.fixed,
         "rows in memory": load.held + 8.0 * n * load.has_weights,
@@ -172,27 +150,26 @@ def parts_of(model: Any, load: Workload, n_threads: int) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def planned(model: Any, rows: Rows) -> Iterator[None]:
-    """A fit below the limit, if there is one: by fewer threads if need be, or not at all.
+def planned(model: Any, rows: Rows) -> Iterator[int]:
+    """Yield the number of threads with which a fit stays below the memory limit, or refuse the fit.
 
     A fit within another one belongs to the plan of that one.
     """
     limit, threads = LIMIT.get(), THREADS.get()
-    if isinstance(rows.source, FileSource):
-        rows.source.prepare_multi_pass()
+    wanted = model.n_threads or default_threads()
+    rows.source.prepare_multi_pass()
     if threads is not None:
-        rows.n_threads = min(rows.n_threads, threads)
-        yield
+        yield min(wanted, threads)
         return
     if limit is None:
         check_fit(model, rows.source, rows.has_weights)
-        yield
+        yield wanted
         return
     load = Workload.of(rows.source, rows.has_weights)
-    rows.n_threads, needed = _threads_within(model, load, rows.n_threads, limit)
-    tokens = SPARE.set(limit - needed), THREADS.set(rows.n_threads)
+    n_threads, needed = _threads_within(model, load, wanted, limit)
+    tokens = SPARE.set(limit - needed), THREADS.set(n_threads)
     try:
-        yield
+        yield n_threads
     finally:
         SPARE.reset(tokens[0])
         THREADS.reset(tokens[1])
@@ -206,7 +183,7 @@ def plan_wider(model: Any, rows: Rows) -> None:
         return
     fewer, needed = _threads_within(model, load._replace(wide=rows.dtype.itemsize), threads, limit)
     if fewer < threads:
-        rows.use_threads(min(fewer, rows.n_threads))
+        rows.limit_threads(fewer)
     SPARE.set(limit - needed)  # both until the plan of the fit ends
     THREADS.set(fewer)
 
@@ -222,9 +199,7 @@ def _threads_within(model: Any, load: Workload, n_threads: int, limit: float) ->
 
 def check_fit(model: Any, source: Source, has_weights: bool) -> None:
     """Refuse a fit that this machine can't do, by far."""
-    if not isinstance(source, DistributedSource) and not getattr(
-        model, "store", False
-    ):  # elsewhere; with better advice of its own
+    if not source.is_distributed and not getattr(model, "store", False):  # elsewhere; with better advice of its own
         needed = sum(plan(model, source, 1, has_weights).values())
         check_machine(f"{type(model).__name__} on {source.shape[0]:,} rows", needed)
 

@@ -1,7 +1,7 @@
 """The threads that work on blocks of rows. Nothing else in Shoal starts any.
 
 Who runs the blocks is an engine's business: it is handed a `Job` and gives its shares in row order. This one is the default;
-rows that live with workers elsewhere bring their own (see `sources.FarSource`).
+distributed rows bring their own (see `data.source.DistributedSource`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from threadpoolctl import ThreadpoolController
 
 from ..data.cancellation import inherited, under
 from ..data.jobs import Job, folded
+from ..data.rows import Rows
 from ..data.types import Array
 
 
@@ -74,6 +75,13 @@ def default_threads() -> int:
     return min(int(_openmp_effective_n_threads(only_physical_cores=False)), int(joblib.cpu_count()))
 
 
+@contextlib.contextmanager
+def on_threads(rows: Rows, n_threads: int | None = None) -> Iterator[Rows]:
+    """Let threads of this process work on rows: as many as asked for, or as there are CPUs."""
+    with Threads(n_threads or default_threads()) as executor:
+        yield rows.with_executor(executor)
+
+
 class Threads:
     """Worked with in a `with` block: its end is the threads' end.
 
@@ -84,13 +92,13 @@ class Threads:
     that in the hands of whoever keeps the traceback.
     """
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, n_threads: int) -> None:
+        self.n_threads = n_threads
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         self._stack.enter_context(one_blas_thread())
-        self._pool = ThreadPoolExecutor(self.count, "shoal")  # no thread is started before there is work for it
+        self._pool = ThreadPoolExecutor(self.n_threads, "shoal")  # no thread is started before there is work for it
         self._stack.callback(self._pool.shutdown, cancel_futures=True)
         self._reader = ThreadPoolExecutor(1, "shoal-reader")
         self._stack.callback(self._reader.shutdown, cancel_futures=True)
@@ -98,6 +106,12 @@ class Threads:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def resize(self, n_threads: int) -> None:
+        """Continue with another number of threads. Call it between passes only."""
+        self.__exit__()
+        self.n_threads = n_threads
+        self.__enter__()
 
     def run(self, job: Job, per_row: tuple[Array, ...]) -> Generator[Any]:
         """Shares in row order, one a block or, where they add up, one a partition. Files are read by one more thread."""
@@ -124,7 +138,7 @@ class Threads:
                 cancellation.check()
                 return work(item, read(item) if coming is None else coming.result())
 
-        if len(items) < 2 or (self.count == 1 and not ahead):
+        if len(items) < 2 or (self.n_threads == 1 and not ahead):
             yield from (both(item, None) for item in items)
             return
         waiting, reads = deque[Future[Any]](), deque[Future[Any]]()
@@ -133,7 +147,7 @@ class Threads:
                 if ahead:
                     reads.append(self._reader.submit(read, item))
                 waiting.append(self._pool.submit(both, item, reads[-1] if reads else None))
-                if len(waiting) > self.count + 1:
+                if len(waiting) > self.n_threads + 1:
                     yield waiting.popleft().result()
                     if reads:
                         reads.popleft()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -34,10 +33,9 @@ def labelling_seconds(rows: Rows, k: int, work: Callable[[Block, Centers], Any] 
     width = max(1, head.nnz // head.shape[0]) if is_sparse(head) else rows.d
     m = max(ROWS, min(rows.block_rows, PRODUCTS // (k * width * rows.n_threads)))
     for count in (min(n, ROWS), min(n, m * rows.n_threads)):
-        some = rows.subset(np.arange(count), k)
-        some.block_rows = m
+        some = rows.subset(np.arange(count), k).with_block_rows(m)
         begun = now()
-        deque(some.map_blocks(work, centers), 0)
+        some.for_each(work, centers)
         seconds = now() - begun
     return MARGIN * seconds * n / count
 

@@ -14,20 +14,20 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..data.cancellation import TimeUp, now, time_limit
 from ..data.frame import Frame
 from ..data.rows import Rows
-from ..data.sources import traffic
 from ..data.statistics import Moments, enter_frame
 from ..data.types import Array, warn
 from ..data.validation import check_centers, check_same_columns, check_weights
 from ..execution.deadline import NO_DEADLINE, Deadline, budget_start
 from ..execution.engine import engine_context
 from ..execution.memory import Workload, plan_wider, planned
+from ..execution.threads import Threads
 from ..execution.time_estimate import labelling_seconds
-from ..kmeans.init import SEEDINGS, Seedings
 from . import partition
 from .callbacks import CallbackHooks, report_step, with_callbacks
 from .centroid_model import NEAR, BaseCentroidModel, restore_on_error
 from .checkpoint import CheckpointSession, open_session
 from .checkpoint_validation import is_valid_run, matches_template
+from .initializers import Initializers
 from .loop import Limits, RunResult, drive
 from .parameters import ATTRIBUTES, MAX_THREADS, PARAMETERS, Count, share_docs
 from .partition import Partition
@@ -48,7 +48,7 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_clusters": [Count()],
-        "init": [StrOptions(set(SEEDINGS)), callable, "array-like", "sparse matrix"],
+        "init": [StrOptions({"k-means++", "k-means||", "afk-mc2", "random"}), callable, "array-like", "sparse matrix"],
         "n_init": [StrOptions({"auto"}), Count()],
         "max_iter": [Count()],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -60,7 +60,7 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         "verbose": ["verbose"],
     }
 
-    _seedings: ClassVar[Seedings] = SEEDINGS
+    _initializers: ClassVar[Initializers]
     _center_arrays: ClassVar[tuple[float, float]] = (3, 5)  # as large as the centres: of float64, and of the rows' dtype
     _dense_shares: ClassVar[bool] = False  # whether what a block adds to the sums has all columns even if rows are sparse
 
@@ -110,8 +110,14 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         with engine_context(engine, X), restore_on_error(self):
             rows, given = self._validate_input(X, sample_weight)
             weights = rows.weights if rows.has_weights else None
-            with planned(self, rows), rows, open_session(self, rows.source, weights, resolve_seed(self.random_state)) as kept:
-                skipped = self._fit_rows(rows, given, X, limits._replace(rows=len(rows)), kept)
+            seed = resolve_seed(self.random_state)
+            with (
+                planned(self, rows) as n_threads,
+                Threads(n_threads) as executor,
+                open_session(self, rows.source, weights, seed) as session,
+            ):
+                rows = rows.with_executor(executor)
+                skipped = self._fit_rows(rows, given, X, limits._replace(rows=len(rows)), session)
                 found = int(np.count_nonzero(partition.sizes(self.labels_, self.n_clusters, rows.weights)))
                 if skipped:
                     warn(f"{TOO_SHORT.format(self.time_budget)}: {'; '.join(skipped)}.", ConvergenceWarning)
@@ -125,6 +131,10 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         several = random or self.n_init not in ("auto", 1)  # starts, of which the best one is kept
         best = self.n_clusters * load.d * (8.0 + load.wide) * several  # its centres and sums
         return {"labels": (12.0 if several else 8.0) * load.n, "best start": best}
+
+    def _init_memory(self, load: Workload) -> float:
+        """Return the bytes that choosing the initial centroids takes."""
+        return self._initializers.memory(load, self.n_clusters, self.init)
 
     def _fits_before(self) -> Sequence[Any]:
         """Estimators that are fitted to the same rows first, within the plan of this one."""
@@ -141,12 +151,12 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         if not isinstance(self.init, str) and not callable(self.init):
             check_same_columns(self.init, getattr(self, "feature_names_in_", None))
             given = check_centers(self.init, self.n_clusters, d)
-        return Rows(source, weights, Frame.of(self.metric), self.n_threads), given
+        return Rows.of(source, weights, Frame.of(self.metric)), given
 
     def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, session: CheckpointSession) -> list[str]:
         """The fit to opened rows, from where `init` says if it gives centres. Returns what the time was too short for."""
         begun = now()
-        moments = enter_frame(rows)
+        rows, moments = enter_frame(rows)
         plan_wider(self, rows)
         first_pass = now() - begun
         session.agree("the variance of X", moments.variance)
@@ -239,7 +249,7 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         """Starting centres in the rows' frame."""
         k = self.n_clusters
         if given is None and not callable(self.init):
-            C: Any = self._seedings[self.init](rows, k, generator(seed, attempt), deadline)
+            C: Any = self._initializers.methods[self.init](rows, k, generator(seed, attempt), deadline)
         else:
             if given is None:
                 state = np.random.RandomState(generator(seed, attempt).integers(2**31))
@@ -285,7 +295,7 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
                 record[key] = rows.frame.energy_out_of(record[key])
             if rows.frame.unit:  # the energy is half of the squares; moves are not
                 record["shift"] *= 2
-            record.update(traffic(rows.source))
+            record.update(rows.source.traffic())
             asked = report_step(self, record)
             return hooks.end(latest[0]) or asked
 

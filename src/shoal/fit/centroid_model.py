@@ -15,11 +15,12 @@ from ..data.blocks import Block, Centers
 from ..data.exactness import fallbacks, holds, moved
 from ..data.frame import Frame
 from ..data.rows import Rows, working_dtype
-from ..data.sources import Source
+from ..data.source import Source
 from ..data.statistics import check_values, note_integers
 from ..data.types import Array
 from ..data.validation import check_unmasked, check_weights, floats
 from ..execution.engine import lazy_on_dask
+from ..execution.threads import on_threads
 from . import schema
 from .callbacks import CallbackSupportMixin
 from .input import check_rows
@@ -174,8 +175,8 @@ class BaseCentroidModel(
         source = self._source(X, reset=False)
         if C.shape[1] != source.shape[1]:
             raise ValueError(f"cluster_centers_ has shape {C.shape}, but X has {source.shape[1]} features: they must agree.")
-        rows = Rows(source, check_weights(sample_weight, source.shape[0]), frame, self.n_threads)
-        rows.dtype = np.promote_types(rows.dtype, working_dtype(C.dtype))
+        rows = Rows.of(source, check_weights(sample_weight, source.shape[0]), frame)
+        rows = rows.with_dtype(np.promote_types(rows.dtype, working_dtype(C.dtype)))
         *ways, last = fallbacks(rows)
         rows = next((way for way in ways if holds(way.frame, C, way.dtype)), last)
         return rows, rows.prepare(rows.frame.into(C, rows.dtype))
@@ -196,9 +197,8 @@ class BaseCentroidModel(
         """
         rows, centers = self._rows(X)
         labels = np.empty(len(rows), np.int32)
-        with rows:
-            for _ in rows.map_raw_blocks(_label_block, rows, centers, per_row=(labels,)):
-                pass
+        with on_threads(rows, self.n_threads) as rows:
+            rows.for_each_raw(_label_block, rows, centers, per_row=(labels,))
         return labels
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
@@ -221,9 +221,8 @@ class BaseCentroidModel(
         """
         rows, centers = self._rows(X)
         out = np.empty((len(rows), len(centers.C)), rows.dtype)
-        with rows:
-            for _ in rows.map_raw_blocks(_distances_block, rows, centers, per_row=(out,)):
-                pass
+        with on_threads(rows, self.n_threads) as rows:
+            rows.for_each_raw(_distances_block, rows, centers, per_row=(out,))
         return out
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
@@ -246,7 +245,7 @@ class BaseCentroidModel(
         score : float
         """
         rows, centers = self._rows(X, sample_weight)
-        with rows:
+        with on_threads(rows, self.n_threads) as rows:
             shares = rows.map_raw_blocks(_energy_block, rows, centers, per_row=(rows.weights,))
             return -rows.frame.energy_out_of(sum(shares))
 

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from ..data.sources import DistributedSource, Source, some_rows, traffic
+from ..data.source import Source, sample_for_fingerprint
 from ..exceptions import ClusterLostError
 from .loop import Limits, RunResult, State, Watcher, drive
 
@@ -84,7 +84,7 @@ class CheckpointSession:
         """`drive`, kept: a stage that was under way goes on, and one that was over is. Records tell of work elsewhere."""
 
         def count(record: dict[str, Any]) -> None:
-            record.update(traffic(self.source))
+            record.update(self.source.traffic())
 
         before: RunResult | None = self.pages.get(page)
         self.trust(before is None or is_sound(before))
@@ -168,8 +168,8 @@ def _about(model: Any, source: Source, weights: Any) -> dict[str, Any]:
         "estimator": type(model).__name__,
         "the shape of X": source.shape,
         "the type of X": str(source.dtype),
-        "the content of X": some_rows(source),
-        "the chunks of X": source.chunks if isinstance(source, DistributedSource) else None,
+        "the content of X": sample_for_fingerprint(source),
+        "the chunks of X": source.chunks,
         "sample_weight": weights,
         **model.get_params(deep=False),
     }

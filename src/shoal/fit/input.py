@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
-from ..data.sources import DistributedSource, FileSource, Source, find_source
+from ..data.source import DistributedSource, FileSource, Source
+from ..data.sources import find_source
 from ..data.tables import column_names, find_table
 from ..data.types import is_sparse
 from ..data.validation import _warn_of_rounding, check_names, check_unmasked

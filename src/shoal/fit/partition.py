@@ -14,7 +14,7 @@ import numpy as np
 from ..data.blocks import Block, Centers, SumDeltas
 from ..data.frame import Frame
 from ..data.rows import Rows
-from ..data.sources import FileSource
+from ..data.source import FileSource
 from ..data.types import Array
 from ..kernels.means import move_to_means
 from . import empty_clusters

@@ -10,6 +10,8 @@ from sklearn.utils import check_random_state
 
 from ..data.types import Array
 
+KEYS = 1 << 32  # the stream that rows are sorted by: the start of no seed
+
 
 def resolve_seed(random_state: Any) -> int:
     """One integer for all random numbers of a fit."""

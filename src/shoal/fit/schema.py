@@ -260,9 +260,9 @@ class RowsSpec(Spec):
 
     def check(self, value: Any, name: str, sizes: Sizes) -> None:
         Parts(Rows).check(value, name, sizes)
-        shape = (value.n, value.d)
         source = value.source
-        agrees = all(map(partial(resolve, sizes=sizes), (self.n, self.d), shape)) and source.shape == shape
+        shape = source.shape
+        agrees = all(map(partial(resolve, sizes=sizes), (self.n, self.d), shape))
         if not agrees or not min(shape) or source.dtype.kind not in "biuf":
             raise fail(name, f"has shape {shape}", f"rows of numbers of shape {shown((self.n, self.d), sizes)}")
         frame(size=self.d).check(value.frame, f"{name}.frame", sizes)

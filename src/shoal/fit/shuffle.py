@@ -12,8 +12,7 @@ import numpy as np
 from ..data.rows import Rows
 from ..data.types import Array, is_sparse
 from ..kernels import keys as kernels
-from ..kmeans.init.sample import KEYS
-from .random_streams import generator
+from .random_streams import KEYS, generator
 
 TOGETHER = 1 << 18  # rows that are sent on their way at a time: each takes several numbers as long as it is
 

@@ -20,13 +20,14 @@ from sklearn.utils.validation import check_is_fitted
 from ..data.cancellation import now
 from ..data.rows import Rows, working_dtype
 from ..data.scaling import scaled, scaled_dtype
-from ..data.sources import FileSource, Source
+from ..data.source import FileSource, Source
 from ..data.statistics import column_scales
 from ..data.types import Array
 from ..data.validation import check_weights
 from ..execution.deadline import called_at
 from ..execution.engine import engine_context, lazy_on_dask
 from ..execution.memory import check_fit
+from ..execution.threads import on_threads
 from .centroid_model import restore_on_error
 from .input import check_rows
 from .schema import Choice, Fitted, Names, OutputConfig, SizeOf, Spec, check_fitted_state, doubles
@@ -34,7 +35,7 @@ from .schema import Choice, Fitted, Names, OutputConfig, SizeOf, Spec, check_fit
 
 def scales_of(source: Source, weights: Array | None = None, n_threads: int | None = None) -> Array:
     """Mean and standard deviation of each column. Zeros of sparse rows must stay zeros, so that their means are left alone."""
-    with Rows(source, weights, n_threads=n_threads) as rows:
+    with on_threads(Rows.of(source, weights), n_threads) as rows:
         scales = column_scales(rows)
         scales[0] *= not rows.is_sparse
         return scales

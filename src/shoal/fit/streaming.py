@@ -16,6 +16,7 @@ from ..data.exactness import fallbacks
 from ..data.rows import Rows
 from ..data.statistics import enter_frame
 from ..data.types import Array, warn
+from ..execution.threads import on_threads
 from . import streaming_means as running
 from .base import BaseCentroidClusterer
 from .centroid_model import UNIT, near_block, near_rows, restore_on_error
@@ -99,12 +100,13 @@ class BaseStreamingClusterer(BaseCentroidClusterer):
             if hasattr(self, "_stream"):
                 self._check_stream()
                 rows, _ = self._rows(X, sample_weight)
-                with rows:
+                with on_threads(rows, self.n_threads) as rows:
                     self._next_chunk(rows)
             else:
                 rows, given = self._validate_input(X, sample_weight)
-                with rows:
-                    self._frame = enter_frame(rows).frame
+                with on_threads(rows, self.n_threads) as rows:
+                    rows, _ = enter_frame(rows)
+                    self._frame = rows.frame
                     means = running.initial_means(rows, self._start(rows, given, X, resolve_seed(self.random_state), 0))
                     self._finish_chunk(rows, means)
                     found = int(np.count_nonzero(means.weight_sums))

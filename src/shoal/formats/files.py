@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..data.sources import FileSource, Source, find_source
+from ..data.source import FileSource, Source
+from ..data.sources import find_source
 from ..data.types import Array, is_sparse, warn
 from ..exceptions import InvalidFileError
 from ..execution.memory import spare
@@ -76,7 +77,7 @@ class FileRows(FileSource):
     def take(self, rows: Array) -> Any:
         return self._rows.take(rows)
 
-    def gather(self, rows: Array) -> Source:
+    def materialize(self, rows: Array) -> Source:
         size = len(rows) * self._rows.row_bytes
         if size <= min(AT_HAND, spare(AT_HAND)):
             return find_source(self.take(rows))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ..data.source import StoredSource
 from ..data.types import Array, is_sparse
 from .options import SomeColumns
 from .streamed import Streamed
@@ -26,10 +27,8 @@ def joined(name: str, parts: list[Any], scratch: str | None) -> Any:
     return rows
 
 
-class Folder:
+class Folder(StoredSource):
     """Rows of several files, one after the other."""
-
-    is_map = reads_ahead = True
 
     def __init__(self, parts: list[Any]) -> None:
         self.parts = parts

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..data.source import StoredSource
 from ..data.types import Array, is_sparse
 from ..exceptions import InvalidFileError
 
@@ -28,7 +29,7 @@ class Options(NamedTuple):
     scratch: str | None = None
 
     @property
-    def sibling(self) -> list[Any]:
+    def beside(self) -> list[Any]:
         """Columns that tell what the rows are."""
         return [column for column in (self.id_column, self.text_column) if column is not None]
 
@@ -115,10 +116,8 @@ class Selection(NamedTuple):
         return out
 
 
-class SomeColumns:
+class SomeColumns(StoredSource):
     """Some columns of another source."""
-
-    is_map = reads_ahead = True
 
     def __init__(self, rows: Any, selection: Selection) -> None:
         self.rows, self.selection = rows, selection
@@ -157,13 +156,13 @@ def place_of(path: Path, column: Any, names: list[str] | None, d: int) -> int:
 
 def selection_of(path: Path, options: Options, names: list[str] | None, d: int) -> Selection:
     """Which columns are features: all, unless some are named, but those that tell what the rows are."""
-    sibling = sorted({place_of(path, column, names, d) for column in options.sibling})
+    beside = sorted({place_of(path, column, names, d) for column in options.beside})
     if options.columns is None:
-        if sibling and len(sibling) == d:
+        if beside and len(beside) == d:
             raise InvalidFileError(
                 f"{path}: has no column but those that tell what the rows are: there is nothing to cluster by."
             )
-        return Selection(np.array(sibling, np.int64), drop=True)
+        return Selection(np.array(beside, np.int64), drop=True)
     counts = Counter(names)
     known = {name: j for j, name in enumerate(names or ()) if counts[name] == 1}
     places = [known[c] if isinstance(c, str) and c in known else place_of(path, c, names, d) for c in options.columns]
@@ -198,7 +197,7 @@ def check_shape(path: Path, rows: Any) -> None:
 def columns_by_place(path: Path, rows: Any, options: Options) -> Opened:
     """For files that are one array."""
     check_shape(path, rows)
-    if options.columns is None and not options.sibling:
+    if options.columns is None and not options.beside:
         return Opened(rows)
 
     def column(name: Any) -> Iterator[Array]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ..data.source import StoredSource
 from ..data.types import Array, at_most_float64, sparse_dtype
 from ..exceptions import InvalidFileError
 from ..kernels.files import read_spans
@@ -24,15 +25,8 @@ from .file_cache import READS_AT, File
 FEW = 8  # spans that are not worth to load a kernel for
 
 
-class RawRows:
+class RawRows(StoredSource):
     """Dense rows of equal size."""
-
-    is_map = reads_ahead = True
-    is_packed = False
-    unpacking = held_bytes = 0
-
-    def prepare_multi_pass(self) -> None:
-        """Which takes no preparation."""
 
     def __init__(self, file: File, shape: tuple[int, int], dtype: Any, offset: int = 0, lead: Array | None = None) -> None:
         """`lead`: the bytes that go before each row, always the same."""
@@ -80,15 +74,8 @@ class RawRows:
             )
 
 
-class CSRRows:
+class CSRRows(StoredSource):
     """Sparse rows: values and columns on disk, where rows begin in memory."""
-
-    is_map = reads_ahead = True
-    is_packed = False
-    unpacking = 0
-
-    def prepare_multi_pass(self) -> None:
-        """Which takes no preparation."""
 
     def __init__(self, data: RawRows, indices: RawRows, indptr: Array, d: int, base: int = 0) -> None:
         """`base`: the number of the first column."""
@@ -134,7 +121,7 @@ def runs(rows: Array) -> tuple[Array, Array]:
 class Scratch:
     """Dense rows, written one block after the other, then read."""
 
-    def __init__(self, name: str, d: int, dtype: Any, folder: str | None, expected: int = 0) -> None:
+    def __init__(self, name: str, d: int, dtype: Any, folder: str | None, expected: float = 0) -> None:
         self.name, self.d, self.dtype, self.n = name, d, np.dtype(dtype), 0
         self.folder = folder or tempfile.gettempdir()
         if expected > shutil.disk_usage(self.folder).free:
@@ -152,7 +139,7 @@ class Scratch:
             raise self._full(len(view)) if error.errno == errno.ENOSPC else error from error
         self.n += len(block)
 
-    def _full(self, size: int) -> OSError:
+    def _full(self, size: float) -> OSError:
         why = f"no room for {size:,} bytes more of the scratch copy of {self.name}: name a folder with room as scratch="
         return OSError(errno.ENOSPC, why, self.folder)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.source import StoredSource
 from ..data.types import Array
 from ..exceptions import InvalidFileError
 from .raw import RawRows, Scratch
@@ -29,12 +30,10 @@ def more_than_a_batch(size: int) -> int:
     return 3 * size if size > 8 * BATCH else 0
 
 
-class Streamed:
+class Streamed(StoredSource):
     """Dense rows of a stream of batches that can be begun anew."""
 
-    is_map = reads_ahead = is_packed = True
-    unpacking = 0  # bytes that it takes more than others do
-    held_bytes = 0
+    is_packed = True
 
     def __init__(
         self, name: str, shape: tuple[int, int], dtype: Any, batches: Callable[[], Iterator[Array]], folder: str | None

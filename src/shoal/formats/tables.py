@@ -173,7 +173,7 @@ def _plan(table: Table, options: Options) -> Plan:
         places = lists
     index = []
     if options.columns is None and not lists:
-        sibling = {place_of(path, column, schema.names, len(schema.names)) for column in options.sibling}
+        sibling = {place_of(path, column, schema.names, len(schema.names)) for column in options.beside}
         index = [name for name in _index_columns(schema) if schema.names.index(name) not in sibling]
         places = [j for j in places if schema.names[j] not in index]
     names = [schema.names[j] for j in places]

@@ -212,7 +212,7 @@ def _column(path: Path, layout: Layout, column: Any) -> Iterator[Array]:
 
 def open_svmlight(path: Path, options: Options) -> Opened:
     """Rows as `label column:value ...`. Labels are dropped. As scikit-learn takes it, columns count from 1 unless one is 0."""
-    if options.columns is not None or options.sibling:
+    if options.columns is not None or options.beside:
         raise InvalidFileError(f"{path}: columns=, id_column= and text_column= are not for svmlight files: leave them out.")
     scratch = SparseScratch(str(path), np.float64, np.int64, options.scratch)
     low, high = WIDEST, -1

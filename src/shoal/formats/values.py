@@ -203,9 +203,7 @@ class Reader:
         frame, dtype, block_rows = self._decode(rest)
         if not isinstance(frame, Frame) or dtype not in ("<f4", "<f8") or not isinstance(block_rows, int) or block_rows < 1:
             raise ValueError("rows that are none")
-        rows = Rows(find_source(X), None, frame)
-        rows.dtype, rows.block_rows = np.dtype(dtype), block_rows
-        return rows
+        return Rows.of(find_source(X), None, frame).with_dtype(np.dtype(dtype)).with_block_rows(block_rows)
 
     def _object(self, told: Any) -> Any:
         tag, parts = told

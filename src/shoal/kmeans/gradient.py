@@ -10,7 +10,6 @@ repetition would (for metric="cosine" nearly so, as a centre is brought back to 
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -29,6 +28,7 @@ from ..fit.random_streams import generator
 from ..fit.shuffle import keys_of, shuffled
 from ..fit.solver import Method
 from .dispatch import assign_once
+from .init import INITIALIZERS
 
 
 class GradientState(NamedTuple):
@@ -60,9 +60,7 @@ def online_step(rows: Rows, state: GradientState, ids: Array, unit: float = 1.0)
     """Equation 4, for the rows in the order named. Energy is of each row by the centres as it met them."""
     t = state.epochs + 1
     means = running.initial_means(rows, state.centers)
-    counted = copy(rows)
-    counted.weights = rows.weights / unit
-    epoch = running.run_epoch(counted, means, ids, state.labels, state.rate / t)
+    epoch = running.run_epoch(rows.with_weights(rows.weights / unit), means, ids, state.labels, state.rate / t)
     info = PartitionInfo(unit * epoch.energy, epoch.shift, len(ids), len(ids) * len(means.weight_sums), epoch.reassigned)
     return state._replace(centers=means.centers, epochs=t), info
 
@@ -98,6 +96,7 @@ class GradientKMeans(BaseCentroidClusterer):
     """
 
     _center_arrays = (7, 3)
+    _initializers = INITIALIZERS
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseCentroidClusterer._parameter_constraints,
         "mode": [StrOptions({"batch", "online"})],

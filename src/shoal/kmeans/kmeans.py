@@ -54,7 +54,7 @@ class KMeans(BaseCentroidClusterer):
         "algorithm": [StrOptions({"auto", *ALGORITHMS})],
     }
 
-    _seedings = SETTLED
+    _initializers = SETTLED
 
     algorithm: str
 

@@ -18,6 +18,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from ..data.frame import Frame
+from ..data.rows import Batches as RowBatches
 from ..data.rows import Rows
 from ..data.statistics import Moments
 from ..data.types import Array
@@ -30,6 +31,7 @@ from ..fit.solver import Method
 from ..fit.streaming import BaseStreamingClusterer
 from ..fit.streaming_means import Means
 from .dispatch import assign_once
+from .init import INITIALIZERS
 
 
 class MiniBatchState(NamedTuple):
@@ -159,6 +161,7 @@ class MiniBatchKMeans(BaseStreamingClusterer):
     """
 
     _center_arrays = (7, 3)
+    _initializers = INITIALIZERS
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseCentroidClusterer._parameter_constraints,
         "batch_size": [Count()],
@@ -204,11 +207,11 @@ class MiniBatchKMeans(BaseStreamingClusterer):
             return ids if heavy is None else heavy[ids]
 
         @cache
-        def batches(start: int) -> Callable[[int], Rows]:
+        def batches(start: int) -> RowBatches:
             return rows.batches(partial(ids_of, start), self.n_clusters)
 
         def advance(state: MiniBatchState) -> tuple[MiniBatchState, MiniBatchInfo]:
-            batch = batches(state.start)(state.batches + 1) if size < n else rows
+            batch = batches(state.start)[state.batches + 1] if size < n else rows
             return step(batch, state, mass, max(n / size, 1), self.l1_radius)
 
         return Method(

@@ -25,6 +25,7 @@ from ..data.statistics import Moments
 from ..data.types import Array
 from ..data.validation import check_weights
 from ..execution.engine import lazy_on_dask
+from ..execution.threads import on_threads
 from ..execution.time_estimate import labelling_seconds
 from ..fit import partition
 from ..fit.base import BaseCentroidClusterer
@@ -34,6 +35,7 @@ from ..fit.parameters import keep
 from ..fit.schema import Number, Spec
 from ..fit.solver import Method
 from .dispatch import assign_once
+from .init import INITIALIZERS
 
 FLOAT = np.dtype(np.float64)  # what probabilities are computed in, whatever the rows are
 AT_ONCE = 1 << 18  # probabilities at a time: they should stay in the cache
@@ -251,6 +253,7 @@ class SphericalMixture(BaseCentroidClusterer):
 
     _center_arrays = (6, 3)
     _dense_shares = True
+    _initializers = INITIALIZERS
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{name: rule for name, rule in BaseCentroidClusterer._parameter_constraints.items() if name != "metric"},
         "variance": [Interval(Real, 0, None, closed="neither")],
@@ -332,10 +335,9 @@ class SphericalMixture(BaseCentroidClusterer):
 
     def _ask(self, fn: Callable[..., None], rows: Rows, centers: Centers, out: Array) -> Array:
         """Filled in by what the function has to say of each row, in float64."""
-        rows.dtype, centers = FLOAT, rows.prepare(centers.C.astype(FLOAT))
-        with rows:
-            for _ in rows.map_raw_blocks(fn, rows, centers, self._bell(rows), per_row=(out,)):
-                pass
+        centers = rows.prepare(centers.C.astype(FLOAT))
+        with on_threads(rows.with_dtype(FLOAT), self.n_threads) as rows:
+            rows.for_each_raw(fn, rows, centers, self._bell(rows), per_row=(out,))
         return out
 
     @lazy_on_dask

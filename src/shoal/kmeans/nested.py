@@ -37,6 +37,7 @@ from ..fit.schema import Choice, History, Number, Spec
 from ..fit.shuffle import Order
 from ..fit.solver import Method
 from .dispatch import final_assigner, memory, select_algorithm
+from .init import INITIALIZERS
 
 MARGIN = 3.0  # gains come in leaps: so many times what is expected is told
 LOOKS = 3  # steps on a batch, at least, from which to tell what is left to gain
@@ -222,6 +223,7 @@ class NestedKMeans(BaseCentroidClusterer):
     (1000, 20000)
     """
 
+    _initializers = INITIALIZERS
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseCentroidClusterer._parameter_constraints,
         "batch_size": [Count(), StrOptions({"auto"})],

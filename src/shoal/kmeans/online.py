@@ -29,6 +29,7 @@ from ..fit.solver import Method
 from ..fit.streaming import BaseStreamingClusterer
 from ..fit.streaming_means import Means
 from .dispatch import final_assigner, select_algorithm
+from .init import INITIALIZERS
 
 
 class OnlineState(NamedTuple):
@@ -94,6 +95,7 @@ class OnlineKMeans(BaseStreamingClusterer):
 
     _not_distributable_because = "each row moves a centre before the next one looks: take MiniBatchKMeans"
     _center_arrays = (6, 5)
+    _initializers = INITIALIZERS
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseCentroidClusterer._parameter_constraints,
         "then": [StrOptions({"batch"}), None],

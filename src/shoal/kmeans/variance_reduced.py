@@ -33,6 +33,7 @@ from ..fit.partition import Assign, Partition
 from ..fit.random_streams import draw, generator
 from ..fit.solver import Method
 from .dispatch import final_assigner, select_algorithm
+from .init import INITIALIZERS
 from .projected import Bounds
 
 SPARED = 4  # of so many centres, bounds leave about one to be looked at
@@ -145,7 +146,7 @@ def look(rows: Rows, ids: Array, state: Partition, assign: Assign) -> Any:
         open_ = bounds.leave_open(ids, state.labels, state.centers)
         ids, state = ids[open_], state._replace(labels=state.labels[open_])
     some = rows.subset(ids, len(state.centers) if bounds is None else len(state.centers) // SPARED)
-    some.weights = np.ones(len(ids))  # they were drawn by weight
+    some = some.with_weights(np.ones(len(ids)))  # they were drawn by weight
     state = state._replace(moved=0, n_reassigned=state.n_reassigned * len(ids) // len(rows))
     if bounds is None:
         return partition.label_all(some, state)
@@ -199,6 +200,7 @@ class VarianceReducedKMeans(BaseCentroidClusterer):
     """
 
     _center_arrays = (9, 5)
+    _initializers = INITIALIZERS
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseCentroidClusterer._parameter_constraints,
         "variant": [StrOptions({"vrkm", "vrkm++"})],

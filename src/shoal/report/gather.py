@@ -11,9 +11,10 @@ import numpy as np
 from ..binary.codes import Codes
 from ..data.frame import Frame
 from ..data.rows import Rows
-from ..data.sources import Source
+from ..data.source import Source
 from ..data.types import Array
 from ..data.validation import check_weights
+from ..execution.threads import on_threads
 from ..fit.input import check_rows
 from ..fit.schema import check_fitted_state
 from ..fit.standardized import Standardized
@@ -56,7 +57,7 @@ def gather(model: Any, X: Any, options: Options = Options(), origin: Origin = Or
         labels = model.predict(X)
     labels = _checked_labels(labels, n, len(getattr(model, "cluster_centers_", ())) or n)
     place = _place(model, X, source, labels, check_weights(options.weights, n))
-    with place.rows as rows:
+    with on_threads(place.rows, getattr(model, "n_threads", None)) as rows:
         own = place.space == "rows"
         drawn, k = draw_sample(rows, options), len(place.centers.C)
         seen = look(rows, place.centers, labels, drawn, NEAREST, own)
@@ -124,10 +125,10 @@ def _place(model: Any, X: Any, source: Source, labels: Array, weights: Array | N
         rows, centers = model.kmeans_._rows(points, weights)
         return Place(rows, centers, "embedding")
     embedding = getattr(model, "embedding_", None)
-    rows = Rows(source if embedding is None else check_rows(None, embedding, reset=False), weights)
-    rows.dtype = np.dtype(np.float64)
+    rows = Rows.of(source if embedding is None else check_rows(None, embedding, reset=False), weights)
+    rows = rows.with_dtype(np.dtype(np.float64))
     k = int(labels.max()) + 1
-    with rows:
+    with on_threads(rows) as rows:
         columns = Columns(np.zeros(rows.d), np.zeros(rows.d), np.zeros((k, rows.d)))
         for share in rows.map_blocks(lambda block, names: column_sums(block.X, names, k), per_row=(labels,)):
             columns.clusters[:] += share.clusters  # type: ignore[index]

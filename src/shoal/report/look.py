@@ -10,9 +10,10 @@ from scipy import sparse
 from ..data.bits import unpacked
 from ..data.blocks import Centers
 from ..data.rows import Rows
-from ..data.sources import Source
+from ..data.source import Source
 from ..data.statistics import check_finite
 from ..data.types import Array, is_sparse
+from ..execution.threads import on_threads
 from ..fit.centroid_model import near_block
 
 
@@ -153,7 +154,7 @@ def _describe_block(
 
 def describe(source: Source, n_bits: int, labels: Array, k: int, wanted: Array) -> tuple[Columns, Array, Any]:
     """Columns of rows that were clustered in other ones, where the zero of these sums lies, and some of the rows."""
-    with Rows(source) as rows:
+    with on_threads(Rows.of(source)) as rows:
         plain = not n_bits and not rows.is_sparse
         origin = np.asarray(source.read(0, 1), np.float64)[0] if plain else np.zeros(source.shape[1])
         total, picked = None, []

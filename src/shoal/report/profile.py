@@ -9,7 +9,7 @@ import numpy as np
 from ..binary.codes import Codes
 from ..data.bits import unpacked
 from ..data.rows import Rows
-from ..data.sources import FileSource, Source
+from ..data.source import FileSource, Source
 from ..data.types import Array, is_sparse
 from .facts import Cluster, Options, Row, Trait
 from .look import Columns, Look, describe

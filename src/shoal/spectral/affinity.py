@@ -109,7 +109,7 @@ class KernelAffinity:
         self.among = self.rows if neighbor else None  # whose neighbours give new rows their scales
         noise = float(np.finfo(rows.dtype).eps) * max(rows.map_blocks(_reach_block), default=0.0)  # in a squared distance
         if (np.sqrt(noise) if root else noise) * float(u.max()) ** 2 > DIGITS:
-            self.rows.dtype = np.dtype(np.float64)
+            self.rows = self.rows.with_dtype(np.dtype(np.float64))
         self.u = u.astype(self.rows.dtype)
 
     @property
@@ -173,8 +173,7 @@ class KernelAffinity:
 
     def compare(self, new: Rows, u: Array, columns: Columns, out: Array, use: Use) -> Iterator[Any]:
         """Shares of all blocks of new rows."""
-        new = small_blocks(new)
-        new.dtype = self.dtype
+        new = small_blocks(new).with_dtype(self.dtype)
         return new.map_raw_blocks(_block, Job(new, self.root, False), columns, use, per_row=(u, out))
 
     def degrees(self) -> Array:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..data.rows import Rows
-from ..data.statistics import enter_frame
 from ..data.types import Array
 from ..fit.schema import FLAG, MAX_EXPONENT, NOTHING, Below, Number, OneOf, Parts, RowsSpec, count, floats
 from ..fit.schema import Choice as Among
@@ -92,7 +91,6 @@ GIVEN = Parts(Given, {"exponent": count(-MAX_EXPONENT, MAX_EXPONENT)})
 
 def kernel(rows: Rows, choice: Choice, k: int, seed: int) -> tuple[KernelAffinity, float | None]:
     """An affinity that is computed by the column, and its sigma."""
-    enter_frame(rows)
     if choice.affinity == "self-tuning":
         count = neighbors_of(choice, len(rows))
         near, _ = nearest(rows, rows, count, known=True) if count else (np.ones((len(rows), 1)), None)
@@ -120,7 +118,6 @@ def find(rows: Rows, choice: Choice, k: int, seed: int) -> Kind:
         affinity, exponent = graph.precomputed(rows)
         return Kind(affinity, Given(exponent), None, "drop such rows, or give them affinities")
     if choice.affinity == "knn":
-        enter_frame(rows)
         count = neighbors_of(choice, len(rows))
         exact = choice.neighbors == "exact" or rows.is_sparse
         who = nearest(rows, rows, count, known=True)[1] if exact else approximate(rows, count, seed)

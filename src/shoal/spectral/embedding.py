@@ -8,7 +8,6 @@ the eigenvalue.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
@@ -28,6 +27,7 @@ from ..data.types import Array, warn
 from ..execution.deadline import LEEWAY, budget_start
 from ..execution.engine import engine_context, lazy_on_dask
 from ..execution.memory import Workload, planned
+from ..execution.threads import Threads, on_threads
 from ..fit import schema
 from ..fit.callbacks import report_step
 from ..fit.centroid_model import restore_on_error
@@ -93,6 +93,7 @@ class EmbeddingResult(NamedTuple):
 
     vectors: Array  # (n, k)
     values: Array  # (k), the largest first
+    rows: Rows  # in the frame in which they were compared
     map: Any
     outcome: RunResult
 
@@ -234,13 +235,23 @@ class BaseSpectralClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
             if n < k:
                 raise ValueError(f"n_samples={n} should be >= n_clusters={k}: ask for fewer clusters.")
             seed = resolve_seed(self.random_state)
-            rows = Rows(source, n_threads=self.n_threads)
-            with planned(self, rows), rows, open_session(self, source, None, seed) as kept:
-                self._set_fitted_attributes(rows, self._embed(rows, X, kept, deadline), kept, deadline)
+            rows = Rows.of(source)
+            with (
+                planned(self, rows) as n_threads,
+                Threads(n_threads) as executor,
+                open_session(self, source, None, seed) as session,
+            ):
+                rows = rows.with_executor(executor)
+                found = self._embed(rows, X, session, deadline)
+                self._set_fitted_attributes(found.rows, found, session, deadline)
         return self
 
     _center_arrays: ClassVar[tuple[float, float]] = (0, 0)
     _dense_shares: ClassVar[bool] = False
+
+    def _init_memory(self, load: Workload) -> float:
+        """Return the bytes of the start; the eigenvectors take more."""
+        return 0.0
 
     def _fits_before(self) -> Sequence[Any]:
         """Estimators that are fitted to the same rows first, within the plan of this one."""
@@ -351,8 +362,8 @@ class BaseSpectralClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         check_unchanged_parameters(self)
         source = check_rows(self, X, reset=False)
         known = self.extension_
-        with Rows(source, frame=known.frame, n_threads=self.n_threads) as rows:
-            deque(rows.map_raw_blocks(check_values, False), 0)
+        with on_threads(Rows.of(source, frame=known.frame), self.n_threads) as rows:
+            rows.for_each_raw(check_values, False)
             out = np.zeros((len(rows), self.embedding_.shape[1]), self.embedding_.dtype)
             new = np.arange(len(rows))
             if len(known.keys):
@@ -361,8 +372,7 @@ class BaseSpectralClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
                 new = np.flatnonzero(known.keys[at] != keys)
                 out[:] = self.embedding_[known.places[at]]
             if rows.is_sparse and known.frame.shift is not None:  # zeros don't stay zeros
-                rows = rows.sibling(DenseSource(source))
-                rows.frame = known.frame
+                rows = rows.sibling(DenseSource(source), frame=known.frame)
             if len(new):
                 out[new], like = known.map.embed(rows if len(new) == len(rows) else rows.subset(new, len(known.keys)))
                 self._tell_of_strangers(new[~like])

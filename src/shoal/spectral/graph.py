@@ -72,14 +72,14 @@ class GraphAffinity:
         return np.asarray(A.toarray() if is_sparse(A) else A, self.dtype)
 
 
-def parse_size(affinity: Any) -> int:
+def affinity_bytes(affinity: Any) -> int:
     """Bytes of the whole matrix."""
     return int(affinity.n**2 * affinity.dtype.itemsize)
 
 
 def stored(affinity: Any) -> GraphAffinity:
     """The whole matrix in memory, because the user asks for it."""
-    size = parse_size(affinity)
+    size = affinity_bytes(affinity)
     room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else size
     if size > room:
         raise MemoryError(

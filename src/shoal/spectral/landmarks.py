@@ -135,11 +135,10 @@ class LandmarkSpectral(BaseSpectralClusterer):
         n, k, p = len(rows), self.n_clusters, min(self.n_landmarks, len(rows))
         if p < k:
             raise ValueError(f"n_landmarks={p} landmarks have no n_clusters={k} singular vectors: ask for more of them.")
-        enter_frame(rows)
+        rows, _ = enter_frame(rows)
         find = partial(self._landmarks, X, p, session.seed)
         found = session.once("landmarks", find, partial(is_landmarks, p=p, d=rows.d))
-        landmarks = Rows(ArraySource(found), frame=rows.frame)
-        landmarks.dtype = rows.dtype
+        landmarks = Rows.of(ArraySource(found), frame=rows.frame).with_dtype(rows.dtype)
         count = min(self.n_nearest, len(landmarks))
         sigma2 = None if self.sigma is None else in_frame(self.sigma, rows.frame.exponent)
 
@@ -158,7 +157,7 @@ class LandmarkSpectral(BaseSpectralClusterer):
         there = tell_of_flat(values, NOISE, "the embedding has zeros for the others")
         way = LandmarkMap(landmarks, count, sigma2, np.where(there, P, 0))
         self.sigma_ = None if self.sigma is None else float(self.sigma)
-        return EmbeddingResult(way.of(Z, who).astype(rows.dtype), values, way, outcome._replace(state=None))
+        return EmbeddingResult(way.of(Z, who).astype(rows.dtype), values, rows, way, outcome._replace(state=None))
 
     def _map_spec(self) -> Spec:
         sigma2 = optional(Number(0, finite=False))

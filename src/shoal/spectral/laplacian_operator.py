@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..data.pca import signed
 from ..data.rows import Rows
+from ..data.statistics import enter_frame
 from ..data.types import Array, warn
 from ..execution.memory import Workload
 from ..fit.checkpoint import CheckpointSession
@@ -20,7 +21,7 @@ from ..fit.parameters import Count
 from .affinity import KernelAffinity
 from .affinity_factory import KINDS, Choice, Kind, find
 from .embedding import BaseSpectralClusterer, EmbeddingResult, Map, SpectralInfo, tell_of_flat, zeros
-from .graph import parse_size, stored
+from .graph import affinity_bytes, stored
 from .lanczos import leading
 from .laplacian import Affinity, Laplacian, check_degrees, estimate_degrees
 
@@ -70,6 +71,8 @@ class BaseLaplacianClusterer(BaseSpectralClusterer):
                 f"neighbors='{self.neighbors}' is for dense rows; those of X are sparse: their neighbours are found exactly.",
                 UserWarning,
             )
+        if self.affinity != "precomputed":
+            rows, _ = enter_frame(rows)
         kind = find(rows, Choice(self.affinity, self.sigma, self.n_neighbors, self.neighbors), self.n_clusters, session.seed)
         self.sigma_ = kind.sigma
         L = self._laplacian(kind, session)
@@ -83,7 +86,7 @@ class BaseLaplacianClusterer(BaseSpectralClusterer):
                 UserWarning,
             )
         P = L.s * W * np.where(there, 1 / np.where(there, values, 1), 0).astype(W.dtype)
-        return EmbeddingResult(W, values, Map(kind.reach, P, np.ones(L.n, W.dtype)), outcome)
+        return EmbeddingResult(W, values, rows, Map(kind.reach, P, np.ones(L.n, W.dtype)), outcome)
 
     def _memory(self, load: Workload) -> dict[str, float]:
         held = {"affinities": 3.0 * load.wide * load.n**2} if self.store and self.affinity != "knn" else {}
@@ -95,7 +98,7 @@ class BaseLaplacianClusterer(BaseSpectralClusterer):
 
     def _laplacian(self, kind: Kind, session: CheckpointSession) -> Laplacian:
         affinity = kind.affinity
-        if isinstance(affinity, KernelAffinity) and (self.store is True or (self.store and parse_size(affinity) <= LITTLE)):
+        if isinstance(affinity, KernelAffinity) and (self.store is True or (self.store and affinity_bytes(affinity) <= LITTLE)):
             affinity = stored(affinity)
         count = self._degree_columns(affinity)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 import numpy as np
@@ -47,13 +46,12 @@ def nearest(rows: Rows, among: Rows, count: int, known: bool) -> tuple[Array, Ar
 
 def _search(rows: Rows, among: Rows, dtype: np.dtype, count: int, known: bool) -> tuple[Array, Array, float]:
     """The same, and the largest squared norm of a row."""
-    rows, among = small_blocks(rows), small_blocks(among)
-    rows.dtype = among.dtype = dtype
+    rows, among = (small_blocks(some).with_dtype(dtype) for some in (rows, among))
     best, who = np.full((len(rows), count), np.inf), np.full((len(rows), count), -1)
     for a in range(0, len(among), among.block_rows):
         ids = np.arange(a, min(a + among.block_rows, len(among)))
         centers = prepare(rows, dense_rows(among, among.source.read(a, int(ids[-1]) + 1)))
-        deque(rows.map_raw_blocks(_nearest_block, rows, centers, ids, known, per_row=(best, who)), 0)
+        rows.for_each_raw(_nearest_block, rows, centers, ids, known, per_row=(best, who))
     none = prepare(rows, np.empty((0, rows.d), dtype))
     return best, who, max(rows.map_raw_blocks(_add_norms, rows, none, known, per_row=(best,)), default=0.0)
 

@@ -19,6 +19,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..data.rows import Rows
+from ..data.statistics import enter_frame
 from ..data.types import Array
 from ..execution.memory import Workload
 from ..fit.checkpoint import CheckpointSession
@@ -59,8 +60,7 @@ def nystrom(rows: Rows, u: Array, basis: KernelAffinity, k: int) -> tuple[Map, A
     m = basis.n
     columns = basis.columns(np.arange(m), rows)
     A = np.empty((m, m), basis.dtype)
-    basis_rows = rows.sibling(basis.rows.source)
-    basis_rows.frame = rows.frame
+    basis_rows = rows.sibling(basis.rows.source, frame=rows.frame)
     for _ in basis.compare(basis_rows, basis.u, columns, A, partial(fill, where=slice(None))):
         pass
     degrees = np.zeros(len(rows))
@@ -142,6 +142,7 @@ class NystromSpectral(BaseSpectralClusterer):
         if m < k:
             raise ValueError(f"n_samples={m} rows have no n_clusters={k} eigenvectors: take more of them.")
         seed = session.seed
+        rows, _ = enter_frame(rows)
         affinity, self.sigma_ = kernel(rows, Choice(self.affinity, self.sigma, self.n_neighbors, "exact"), k, seed)
         basis = affinity.part(np.sort(generator(seed, 1 << 44).choice(n, m, replace=False)))
 
@@ -156,4 +157,4 @@ class NystromSpectral(BaseSpectralClusterer):
         check_degrees(degrees, "raise sigma, or take more rows by n_samples", f"any of the n_samples={m} that were drawn")
         P = np.where(tell_of_flat(values, NOISE, "the embedding has zeros for the others"), P, 0)
         vectors, _ = Map(Fitted(basis, affinity.u), P, q).embed(rows)
-        return EmbeddingResult(vectors.astype(affinity.dtype), values, Map(basis, P, q), outcome)
+        return EmbeddingResult(vectors.astype(affinity.dtype), values, rows, Map(basis, P, q), outcome)

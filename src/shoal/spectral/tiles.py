@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,7 @@ COLUMN_NUMBERS, FEW = 1 << 23, 64  # in the rows behind the columns, however wid
 
 def small_blocks(rows: Rows) -> Rows:
     """The same rows in blocks of no more than SIDE: for work that grows with the columns, not with the rows' width."""
-    some = copy(rows)
-    some.block_rows = min(rows.block_rows, SIDE, max(FEW, COLUMN_NUMBERS // rows.d))
-    return some
+    return rows.with_block_rows(min(rows.block_rows, SIDE, max(FEW, COLUMN_NUMBERS // rows.d)))
 
 
 def prepare(rows: Rows, C: Any) -> Centers:

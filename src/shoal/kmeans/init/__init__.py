@@ -19,32 +19,41 @@ out is noted in `Deadline.skipped`. Without a deadline nothing depends on the cl
 
 from __future__ import annotations
 
-from typing import Protocol
+import math
+from typing import Any
 
-import numpy as np
-
-from ...data.rows import Rows
-from ...data.types import Array
-from ...execution.deadline import Deadline
+from ...data import pca
+from ...execution.memory import Workload
+from ...fit.initializers import Initializers
 from .afk_mc2 import chains
 from .kmeans_parallel import parallel
-from .kmeans_plus_plus import plus_plus, settled
+from .kmeans_plus_plus import LEADING, plus_plus, settled
 from .random import random_rows
+from .sample import SKETCH, sample_size
+
+PARALLEL_BYTES = 44.0  # k-means||: bytes a row: index, distance, nearest candidate, and three numbers while some are drawn
+PARALLEL_ROWS = 26.0  # k-means||: dense rows for each centroid: all candidates twice, and the last ones prepared
 
 
-class Seeding(Protocol):
-    """Chooses k starting centres, in time."""
+def init_memory(load: Workload, k: int, init: Any) -> float:
+    """Return the bytes that choosing k initial centroids takes."""
+    parallel_bytes = PARALLEL_BYTES * load.n + PARALLEL_ROWS * k * load.d * load.wide
+    return _sample_memory(load, k) + (parallel_bytes if isinstance(init, str) and init == "k-means||" else 0.0)
 
-    def __call__(self, rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = ..., /) -> Array: ...
+
+def _sample_memory(load: Workload, k: int) -> float:
+    """Return the bytes of the sample: as it is read and in order, with the coordinates by which it is judged."""
+    width = min(load.d, SKETCH) if load.row else load.d
+    numbers = width * max(load.wide if load.row else load.itemsize + load.wide, 2 * load.wide)
+    heads = load.wide * (2 * min(width, LEADING) + 2 + math.log(k))
+    dense_rows, count = load.row * (load.d <= SKETCH), min(load.n, sample_size(load.d, k))
+    found = pca.memory(count, width, LEADING - 1, load.wide) if width > LEADING else 0.0
+    return count * (numbers + heads + dense_rows + 128.0) + found
 
 
-Seedings = dict[str, Seeding]
-
-SEEDINGS: Seedings = {
-    "k-means++": plus_plus,
-    "k-means||": parallel,
-    "afk-mc2": chains,
-    "random": random_rows,
-}
-
-SETTLED: Seedings = {**SEEDINGS, "k-means++": settled}  # for methods whose next step looks at all rows
+INITIALIZERS = Initializers(
+    {"k-means++": plus_plus, "k-means||": parallel, "afk-mc2": chains, "random": random_rows}, init_memory
+)
+SETTLED = Initializers(
+    {**INITIALIZERS.methods, "k-means++": settled}, init_memory
+)  # for methods whose next step reads all rows

@@ -10,7 +10,7 @@ from sklearn.random_projection import SparseRandomProjection
 
 from ...data.rows import Rows
 from ...data.types import Array
-from ...fit.random_streams import generator
+from ...fit.random_streams import KEYS, generator
 from ...kernels import dense
 
 SAMPLE_PER_CENTER = 50
@@ -18,8 +18,6 @@ SAMPLE_PER_CENTER = 50
 SKETCH = 256  # columns of a sketch
 
 SKETCHED_AT_ONCE = 1024  # rows: the product of sparse matrices takes more than the rows and the sketches
-
-KEYS = 1 << 32  # the stream that rows are sorted by: the start of no seed
 
 SAMPLE_LEAST = 20_000
 
