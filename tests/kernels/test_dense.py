@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from shoal.data.blocks import NARROW, DenseBlock, rounding, slack_of
+from shoal.data.blocks import FUSED_MAX_COLUMNS, DenseBlock, rounding, slack_of
 from shoal.fit.partition import label_block
 from shoal.kernels import dense
 from tests import naive
 from tests.strategies import cloud
 
-WIDTHS = [1, 2, 3, 4, 5, 7, 8, 16, NARROW, NARROW + 1, 130]
+WIDTHS = [1, 2, 3, 4, 5, 7, 8, 16, FUSED_MAX_COLUMNS, FUSED_MAX_COLUMNS + 1, 130]
 LENGTHS = [1, 2, dense.TILE - 1, dense.TILE, dense.TILE + 1, 1000]
 COUNTS = [1, 2, 3, 8, 33]
 DTYPES = [np.float32, np.float64]

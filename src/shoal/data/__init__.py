@@ -1,1 +1,1 @@
-"""What several methods share: rows, blocks, the driver, seeding, checks and the estimators' common base."""
+"""Row sources, rows as blocks, coordinate frames, statistics, preprocessing and input validation."""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: under another name, synced, renamed."""
+"""Atomic file writes: write to a temporary file, sync it, then rename it over the target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from typing import IO
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """A new file that takes the old one's place when all of it is on the disk."""
+    """Open a temporary file that replaces `path` once all of its content is on disk.
+
+    If anything fails, the temporary file is deleted and the previous content of `path` is unchanged.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb+") as file:
@@ -21,7 +24,7 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise OSError(error.errno, f"{error.strerror or error}; what was there before is as it was", str(path)) from error
+        raise OSError(error.errno, f"{error.strerror or error}; the previous content was left as it was", str(path)) from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -29,7 +32,7 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """So that the new name, too, is on the disk. Not all systems can."""
+    """Sync a folder, so that a renamed file survives a crash. Systems that cannot sync folders are ignored."""
     with contextlib.suppress(OSError):
         fd = os.open(folder, os.O_RDONLY)
         try:

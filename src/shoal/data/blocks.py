@@ -1,8 +1,9 @@
-"""One block of rows, dense or sparse, behind the same few verbs. The only place that knows both layouts.
+"""Blocks of dense or sparse rows behind one interface. No other module depends on the layout.
 
-Labels follow one rule everywhere: the centre of least squared distance ``(x - c)^2`` in float64, the first of equals.
-Fast float32 scores narrow the choice down: `|c|^2 - 2 x.c`, less what rounding may have added of the centre's making.
-`slack` is what it may have added of the row's.
+The label of a row is the index of the centroid with the smallest squared distance ``(x - c)^2``, computed in float64;
+ties go to the lowest index. Scores ``|c|^2 - 2 x.c`` in the dtype of the rows only rule centroids out. A score is off by
+at most ``rounding * (|x|^2 + |c|^2)``: the centroid's part of that bound is subtracted from the score when centroids are
+prepared, the row's part is `slack_of` the row.
 """
 
 from __future__ import annotations
@@ -19,54 +20,58 @@ from ..kernels import sparse as sparse_kernels
 from .cancellation import pieces
 from .types import Array, is_sparse
 
-NARROW, FEW = 40, 12  # up to this many columns or centres the fused kernel beats a GEMM and a scan
-SCORES_AT_ONCE = 1 << 20  # entries of one score matrix: it should stay in the cache
-DOUBTS_AT_ONCE = 1 << 17  # the same, with distances in float64 beside it
-NARROW_AT_ONCE = 1 << 28  # multiplications of one call of the fused kernel, which can't be interrupted: some 50 ms
+# Columns or centroids up to which the fused kernel is faster than a GEMM followed by a scan.
+FUSED_MAX_COLUMNS, FUSED_MAX_CENTERS = 40, 12
+SCORES_AT_ONCE = 1 << 20  # entries of one score matrix, so that it stays in the cache
+# Entries of one score matrix of undecided rows. Fewer, since float64 distances of the same shape must stay in the cache too.
+UNDECIDED_SCORES_AT_ONCE = 1 << 17
+# Multiplications per call of the fused kernel. A call cannot be interrupted; this many take about 50 ms.
+FUSED_MULTIPLICATIONS_PER_CALL = 1 << 28
 
 
 class Centers(NamedTuple):
-    """Centres made ready for scoring."""
+    """Centroids prepared for scoring."""
 
     C: Array  # (k, d)
-    Z: Array  # (k, d), or (d, k) for sparse rows: times -2
-    z2: Array  # (k): |c|^2, less the centre's part of a score's rounding
-    norms2: Array  # (k) float64
-    slices: Any = ()  # of bits: see `bits.sliced`
+    Z: Array  # (k, d), or (d, k) for sparse rows: centroids times -2; (words, k) packed bits for binary rows
+    z2: Array  # (k): |c|^2, less the centroid's part of a score's rounding error
+    norms2: Array  # (k) float64: |c|^2
+    slices: Any = ()  # lookup tables of binary centroids, see `bits.build_slice_tables`
 
 
 class SumDeltas(NamedTuple):
-    """What the rows that changed cluster do to the sums. Adds up by `add_to`."""
+    """Changes of the cluster sums caused by the rows that changed cluster. Applied by `add_to`."""
 
     ids: Array  # (t) clusters touched
-    sums: Any  # (t, d) float64, or CSR
+    sums: Any  # (t, d) float64, or CSR: sums of w x
     weight_sums: Array  # (t) float64
-    squares: Array  # (t) float64: of w |x|^2
-    counts: Array  # (t) int64: rows of positive weight
-    moved: int
+    squares: Array  # (t) float64: sums of w |x|^2
+    counts: Array  # (t) int64: numbers of rows of positive weight
+    moved: int  # number of rows that changed cluster
 
     def plus(self, other: SumDeltas) -> SumDeltas:
-        """Both. The arrays of this one may be reused."""
+        """Return the sum of both. The arrays of `self` may be overwritten."""
         ids = self.ids if np.array_equal(self.ids, other.ids) else np.union1d(self.ids, other.ids)
-        total = self if len(ids) == len(self.ids) else self._among(ids)
+        total = self if len(ids) == len(self.ids) else self._expand(ids)
         at = np.searchsorted(ids, other.ids)
         if is_sparse(self.sums):
-            total = total._replace(sums=total.sums + _placed(other.sums, at, len(ids)))
+            total = total._replace(sums=total.sums + _scatter_rows(other.sums, at, len(ids)))
         else:
             total.sums[at] += other.sums
         for mine, theirs in zip(total[2:5], other[2:5], strict=True):
             mine[at] += theirs
         return total._replace(moved=self.moved + other.moved)
 
-    def _among(self, ids: Array) -> SumDeltas:
-        """The same, with room for more clusters."""
+    def _expand(self, ids: Array) -> SumDeltas:
+        """Return the same changes for a superset of the clusters; those of the added clusters are zero."""
         at, k = np.searchsorted(ids, self.ids), len(ids)
         total = SumDeltas(ids, np.zeros((k, 0)), np.zeros(k), np.zeros(k), np.zeros(k, np.int64), self.moved)
-        for wide, mine in zip(total[2:5], self[2:5], strict=True):
-            wide[at] = mine
-        return total._replace(sums=_placed(self.sums, at, k))
+        for expanded, mine in zip(total[2:5], self[2:5], strict=True):
+            expanded[at] = mine
+        return total._replace(sums=_scatter_rows(self.sums, at, k))
 
     def add_to(self, sums: Array, weight_sums: Array, squares: Array, counts: Array) -> None:
+        """Add the changes to the sums of all clusters, in place."""
         if is_sparse(self.sums):
             sparse_kernels.add_rows(self.sums.data, self.sums.indices, self.sums.indptr, self.ids, sums)
         elif len(self.ids) == len(sums):
@@ -78,8 +83,8 @@ class SumDeltas(NamedTuple):
         counts[self.ids] += self.counts
 
 
-def _placed(sums: Any, at: Array, k: int) -> Any:
-    """Rows put to these places among k, dense or sparse."""
+def _scatter_rows(sums: Any, at: Array, k: int) -> Any:
+    """Return a matrix of k rows with these rows at the given positions and zeros elsewhere, dense or sparse."""
     if not is_sparse(sums):
         out = np.zeros((k, sums.shape[1]))
         out[at] = sums
@@ -90,53 +95,58 @@ def _placed(sums: Any, at: Array, k: int) -> Any:
 
 
 def rounding(dtype: np.dtype, columns: int) -> float:
-    """How far a score may be off, as a fraction of |x|^2 + |c|^2: a wide margin over random rounding errors."""
+    """Return a bound of the error of a score, relative to |x|^2 + |c|^2: a wide margin over random rounding errors."""
     return float(np.finfo(dtype).eps) * (64 + 32 * math.sqrt(columns))
 
 
 def _centers(C: Array, Z: Array) -> Centers:
+    """Compute the norms of prepared centroids."""
     norms2 = np.empty(len(C))
     dense_kernels.squared_norms(C, norms2)
     return Centers(C, Z, (norms2 * (1 - rounding(C.dtype, C.shape[1]))).astype(C.dtype), norms2)
 
 
 class DenseBlock:
-    """Rows of one block as a C-contiguous float32 or float64 array, not to be written to."""
+    """A block of rows as a C-contiguous, read-only float32 or float64 array."""
 
     _add_moves = staticmethod(dense_kernels.add_moves)
 
     def __init__(self, X: Array) -> None:
         self.width = int(X.shape[1])
         self.X = X.view()
-        self.X.flags.writeable = False  # and Numba compiles for one kind of array, not two
+        # Numba compiles separate versions for read-only and writeable arrays; with read-only blocks it compiles only one.
+        self.X.flags.writeable = False
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
 
     @staticmethod
     def prepare(C: Array) -> Centers:
+        """Prepare centroids for scoring rows of this layout."""
         return _centers(C, -2 * C)
 
     def squared_norms(self) -> Array:
+        """Return |x|^2 of each row in float64."""
         out = np.empty(len(self))
         dense_kernels.squared_norms(self.X, out)
         return out
 
     def reach(self) -> float:
-        """The largest coordinate, whatever its sign."""
+        """Return the largest absolute coordinate."""
         return float(max(self.X.max(initial=0), -self.X.min(initial=0)))
 
     def take(self, rows: Array | slice) -> DenseBlock:
+        """Return some rows as a block."""
         return DenseBlock(self.X[rows])
 
     def nearest(self, centers: Centers) -> Array:
-        """Label of every row."""
+        """Return the label of each row."""
         n, d = self.X.shape
         labels = np.empty(n, np.int32)
         best, second = np.empty((2, n), self.X.dtype)
-        if d <= NARROW or len(centers.C) <= FEW:
-            tiles = NARROW_AT_ONCE // (len(centers.C) * max(d, 1) * dense_kernels.TILE)
-            for s in pieces(n, max(1, tiles) * dense_kernels.TILE):
+        if d <= FUSED_MAX_COLUMNS or len(centers.C) <= FUSED_MAX_CENTERS:
+            n_tiles = FUSED_MULTIPLICATIONS_PER_CALL // (len(centers.C) * max(d, 1) * dense_kernels.TILE)
+            for s in pieces(n, max(1, n_tiles) * dense_kernels.TILE):
                 dense_kernels.two_best_narrow(self.X[s], centers.Z, centers.z2, labels[s], best[s], second[s])
         else:
             step = max(64, min(512, SCORES_AT_ONCE // len(centers.C)))
@@ -148,36 +158,36 @@ class DenseBlock:
                 dense_kernels.two_best_wide(out, centers.z2, labels[s], best[s], second[s])
         margin = np.empty(n, self.X.dtype)
         dense_kernels.margins(self.X, rounding(self.X.dtype, d), centers.norms2, labels, margin)
-        _decide(self, np.flatnonzero(~(second - best > margin)), best + margin, centers, labels)
+        _label_undecided(self, np.flatnonzero(~(second - best > margin)), best + margin, centers, labels)
         return labels
 
     def scores(self, centers: Centers, columns: slice) -> Array:
-        """(rows, centres) of |c|^2 - 2 x.c, low enough to be a bound once `slack_of` the row is taken off."""
+        """Return the scores |c|^2 - 2 x.c, (rows, centroids). Less `slack_of` the row, they are lower bounds."""
         S: Array = self.X @ centers.Z[columns].T
         S += centers.z2[columns]
         return S
 
     def pair_distances(self, rows: Array, ids: Array, centers: Centers) -> Array:
-        """Squared distances of the pairs (row, centre)."""
+        """Return the squared distance of each pair (row, centroid)."""
         out = np.empty(len(rows))
         dense_kernels.pair_distances(self.X, rows, ids, centers.C, out)
         return out
 
     def moves(self, weights: Array, old: Array, new: Array, k: int, recompute: bool) -> SumDeltas:
-        """What the rows whose label changed do to the sums; all rows do, when these are added up anew."""
+        """Return the changes of the cluster sums due to rows whose label changed; the full sums if `recompute` is true."""
         moved = int(np.count_nonzero(old != new))
         old = np.full_like(old, -1) if recompute else old
         slots = np.empty(k, np.int32)
-        touched = dense_kernels.touched_slots(old, new, slots)
-        sums = np.zeros((touched, self.width))
-        weight_sums, squares = np.zeros((2, touched))
-        counts = np.zeros(touched, np.int64)
+        n_touched = dense_kernels.touched_slots(old, new, slots)
+        sums = np.zeros((n_touched, self.width))
+        weight_sums, squares = np.zeros((2, n_touched))
+        counts = np.zeros(n_touched, np.int64)
         self._add_moves(self.X, weights, old, new, slots, sums, weight_sums, squares, counts)
         return SumDeltas(np.flatnonzero(slots >= 0), sums, weight_sums, squares, counts, moved)
 
 
 class SparseBlock:
-    """Rows of one block as a CSR matrix."""
+    """A block of rows as a CSR matrix. The methods are those of `DenseBlock`."""
 
     def __init__(self, X: sparse.csr_array) -> None:
         self.X = X
@@ -205,17 +215,18 @@ class SparseBlock:
         labels = np.empty(n, np.int32)
         best, second = np.empty((2, n), self.X.dtype)
         step = max(64, SCORES_AT_ONCE // len(centers.C))
-        for where in pieces(n, step):
-            S = self._scores(where, centers, slice(None))
-            choice.two_best(S, labels[where], best[where], second[where])
+        for s in pieces(n, step):
+            S = self._scores(s, centers, slice(None))
+            choice.two_best(S, labels[s], best[s], second[s])
         margin = 2 * rounding(self.X.dtype, self.X.shape[1]) * (self.squared_norms() + centers.norms2[labels])
-        _decide(self, np.flatnonzero(~(second - best > margin)), best + margin, centers, labels)
+        _label_undecided(self, np.flatnonzero(~(second - best > margin)), best + margin, centers, labels)
         return labels
 
     def scores(self, centers: Centers, columns: slice) -> Array:
         return self._scores(slice(0, len(self)), centers, columns)
 
     def _scores(self, rows: slice, centers: Centers, columns: slice) -> Array:
+        """Return the scores of a range of rows for a range of centroids."""
         first, last, _ = columns.indices(len(centers.C))
         S = np.empty((rows.stop - rows.start, last - first), centers.C.dtype)
         X = self.X
@@ -231,55 +242,58 @@ class SparseBlock:
     def moves(self, weights: Array, old: Array, new: Array, k: int, recompute: bool) -> SumDeltas:
         moved = int(np.count_nonzero(old != new))
         old = np.full_like(old, -1) if recompute else old
-        joins = np.flatnonzero(old != new)
-        leaves = joins[old[joins] >= 0]
-        into = np.concatenate([new[joins], old[leaves]])
-        rows = np.concatenate([joins, leaves])
-        sign = np.concatenate([np.ones(len(joins)), -np.ones(len(leaves))])
-        ids, slots = np.unique(into, return_inverse=True)
-        chosen = sparse.csr_array((sign * weights[rows], (slots, rows)), shape=(len(ids), len(self)))
+        joining = np.flatnonzero(old != new)
+        leaving = joining[old[joining] >= 0]
+        clusters = np.concatenate([new[joining], old[leaving]])
+        rows = np.concatenate([joining, leaving])
+        sign = np.concatenate([np.ones(len(joining)), -np.ones(len(leaving))])
+        ids, slots = np.unique(clusters, return_inverse=True)
+        indicator = sparse.csr_array((sign * weights[rows], (slots, rows)), shape=(len(ids), len(self)))
         weight_sums = np.bincount(slots, sign * weights[rows], len(ids))
         squares = np.bincount(slots, sign * weights[rows] * self.squared_norms()[rows], len(ids))
         counts = np.bincount(slots, sign * (weights[rows] > 0), len(ids)).astype(np.int64)
-        return SumDeltas(ids, chosen @ self.X.astype(np.float64), weight_sums, squares, counts, moved)
+        return SumDeltas(ids, indicator @ self.X.astype(np.float64), weight_sums, squares, counts, moved)
 
 
 Block = DenseBlock | SparseBlock
 
 
-def _decide(block: Block, rows: Array, limit: Array, centers: Centers, labels: Array) -> None:
-    """Label rows for which scores leave several centres open, up to a limit: by distance, the first of equals."""
-    step = max(1, DOUBTS_AT_ONCE // len(centers.C))
+def _label_undecided(block: Block, rows: Array, limit: Array, centers: Centers, labels: Array) -> None:
+    """Label the rows for which scores do not determine the nearest centroid, by exact distances.
+
+    The candidates of a row are the centroids whose scores do not exceed its limit.
+    """
+    step = max(1, UNDECIDED_SCORES_AT_ONCE // len(centers.C))
     for s in pieces(len(rows), step):
-        some = rows[s]
-        part = block.take(some)
-        open_ = part.scores(centers, slice(None)) <= limit[some, None]
-        open_[np.arange(len(some)), labels[some]] = True
-        labels[some] = _nearest_open(part, open_, centers)
+        ids = rows[s]
+        part = block.take(ids)
+        is_candidate = part.scores(centers, slice(None)) <= limit[ids, None]
+        is_candidate[np.arange(len(ids)), labels[ids]] = True
+        labels[ids] = _nearest_candidate(part, is_candidate, centers)
 
 
-def _nearest_open(block: Block, open_: Array, centers: Centers) -> Array:
-    """The nearest of those centres of each row that are open, (rows, centres) bool: by distance, the first of equals."""
-    line, ids = np.nonzero(open_)
-    distances = np.full(open_.shape, np.inf)
-    distances[line, ids] = block.pair_distances(line, ids, centers)
+def _nearest_candidate(block: Block, is_candidate: Array, centers: Centers) -> Array:
+    """Return the nearest candidate of each row by exact distance, the first of ties. `is_candidate` is (rows, centroids)."""
+    rows, ids = np.nonzero(is_candidate)
+    distances = np.full(is_candidate.shape, np.inf)
+    distances[rows, ids] = block.pair_distances(rows, ids, centers)
     nearest: Array = distances.argmin(axis=1)
     return nearest
 
 
 def nearest_others(block: Block, labels: Array, centers: Centers) -> Array:
-    """The nearest centre of each row other than that of its label, the first of equals."""
-    others, off = np.empty(len(block), np.intp), rounding(block.X.dtype, block.X.shape[1])
-    for s in pieces(len(block), max(1, DOUBTS_AT_ONCE // len(centers.C))):
+    """Return the nearest centroid of each row other than that of its label, the first of ties."""
+    others, error = np.empty(len(block), np.intp), rounding(block.X.dtype, block.X.shape[1])
+    for s in pieces(len(block), max(1, UNDECIDED_SCORES_AT_ONCE // len(centers.C))):
         part = block.take(s)
-        every, S = np.arange(len(part)), part.scores(centers, slice(None))
-        S[every, labels[s]] = np.inf
+        all_rows, S = np.arange(len(part)), part.scores(centers, slice(None))
+        S[all_rows, labels[s]] = np.inf
         best = S.argmin(axis=1)
-        margin = 2 * off * (part.squared_norms() + centers.norms2[best])
-        others[s] = _nearest_open(part, (S[every, best] + margin)[:, None] >= S, centers)
+        margin = 2 * error * (part.squared_norms() + centers.norms2[best])
+        others[s] = _nearest_candidate(part, (S[all_rows, best] + margin)[:, None] >= S, centers)
     return others
 
 
 def slack_of(norms2: Array, dtype: np.dtype, columns: int) -> Array:
-    """The row's part of how far its scores may be off."""
+    """Return the row's part of the bound of the error of its scores."""
     return rounding(dtype, columns) * norms2

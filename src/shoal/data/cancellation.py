@@ -15,57 +15,60 @@ def now() -> float:
 
 
 class TimeUp(Exception):
-    """The time for this work is over, or nobody waits for its result any more."""
+    """Raised in work whose time limit has passed or whose result is no longer needed."""
 
 
 class Cancellation:
-    """Shared by the threads that work on the same blocks: they stop at a time, or when the result is not wanted any more."""
+    """Cancellation token shared by the threads of one pass: they stop at a given time, or once `is_set` is true."""
 
     def __init__(self, until: float = inf) -> None:
         self.until = until
         self.is_set = False
 
     def check(self) -> None:
+        """Raise `TimeUp` if the work is cancelled or its time limit has passed."""
         if self.is_set or (self.until != inf and now() > self.until):
             raise TimeUp
 
 
 class _Current(threading.local):
-    cancellation = Cancellation()  # of this thread; nobody cancels the default one
+    """Cancellation token of the current thread."""
+
+    cancellation = Cancellation()  # the default is never cancelled
 
 
 _current = _Current()
 
 
 def check_cancelled() -> None:
-    """Raise `TimeUp` if the work of this thread is no longer wanted."""
+    """Raise `TimeUp` if the work of the current thread is cancelled."""
     _current.cancellation.check()
 
 
 def pieces(n: int, size: int) -> Iterator[slice]:
-    """Slices of n rows, of `size` rows each; in between, work that is no longer wanted ends."""
+    """Yield slices of `size` rows that cover n rows; raise `TimeUp` between them if the work is cancelled."""
     for start in range(0, n, size):
         check_cancelled()
         yield slice(start, min(start + size, n))
 
 
 def inherited() -> Cancellation:
-    """A cancellation of its own for a group of threads that works for this one: limits on its time hold there, too."""
+    """Return a new cancellation token for threads started by this one, with the same time limit."""
     return Cancellation(_current.cancellation.until)
 
 
 @contextlib.contextmanager
 def under(cancellation: Cancellation) -> Iterator[None]:
-    """Let this thread's work be cancelled by it."""
-    before, _current.cancellation = _current.cancellation, cancellation
+    """Use a cancellation token for the work of the current thread."""
+    previous, _current.cancellation = _current.cancellation, cancellation
     try:
         yield
     finally:
-        _current.cancellation = before
+        _current.cancellation = previous
 
 
 @contextlib.contextmanager
 def time_limit(until: float) -> Iterator[None]:
-    """Raise `TimeUp` in this thread's work on rows, and in the threads that it starts for that, once the time has come."""
+    """Limit the work of this thread, and of the threads it starts, to a point in time; later work raises `TimeUp`."""
     with under(Cancellation(min(until, _current.cancellation.until))):
         yield

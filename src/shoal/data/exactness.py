@@ -1,7 +1,7 @@
-"""Whether a frame holds rows without rounding them, and which frames to fall back on where it does not.
+"""Check if a frame represents rows without rounding, and list the fallback frames for rows that it rounds.
 
-`x * 2^exponent - shift` is exact for rows near the shift. For others it may lose their last digits, and with them all that
-tells such rows apart. Rows are therefore compared in a frame that holds them exactly.
+`x * 2^exponent - shift` is exact for rows near the shift. For other rows it may lose the last digits, and distinct rows
+may become equal. Rows are therefore compared in a frame that represents them exactly.
 """
 
 from __future__ import annotations
@@ -19,17 +19,21 @@ SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
 class Rounding(NamedTuple):
-    """Columns in which a frame rounds at least one row. Adds up by `|`."""
+    """Columns in which a frame rounds at least one row. Combine those of several blocks by `|`."""
 
-    single: Array  # (d) bool: in float32
-    double: Array  # (d) bool: in float64
+    single: Array  # (d) bool: with rows in float32
+    double: Array  # (d) bool: with rows in float64
 
     def of(self, dtype: np.dtype) -> Array:
+        """Return the flags for rows of this dtype."""
         return self.single if dtype == SINGLE else self.double
 
 
 def find_rounding(raw: Any, frame: Frame) -> Rounding:
-    """Columns of some raw rows that a frame rounds. Shifted columns of sparse rows must be stored in every row."""
+    """Return the columns in which a frame rounds any of these raw rows.
+
+    Shifting a zero that is not stored would make sparse rows dense, so a shifted column must be stored in every sparse row.
+    """
     d = raw.shape[1]
     rounding, values = Rounding(*np.zeros((2, d), bool)), raw.data if is_sparse(raw) else raw
     shift = np.zeros(d) if frame.shift is None else frame.shift
@@ -47,14 +51,14 @@ def find_rounding(raw: Any, frame: Frame) -> Rounding:
 
 
 def holds(frame: Frame, raw: Any, dtype: np.dtype) -> bool:
-    """Does a frame hold raw rows (or centres) without rounding? Rows that it neither moves nor scales fit as they are."""
+    """Return True if a frame represents raw rows (or centroids) without rounding. Without shift and exponent it does."""
     if frame.unit or frame.bits or (frame.shift is None and not frame.exponent):
         return True
     return not find_rounding(raw, frame).of(dtype).any()
 
 
 def moved(C: Any, frame: Frame, other: Frame, dtype: np.dtype) -> Any:
-    """Centres of a frame that holds them exactly in one that is the same or has no shift; sparse ones too."""
+    """Convert centroids, dense or sparse, to another frame: to the same frame, or to one without a shift."""
     C = C.astype(dtype)
     if frame.shift is not None and other.shift is None:
         if is_sparse(C):
@@ -65,7 +69,7 @@ def moved(C: Any, frame: Frame, other: Frame, dtype: np.dtype) -> Any:
 
 
 def fallbacks(rows: Rows) -> list[Rows]:
-    """The same rows in their own frame, in float64, and in float64 without a shift, which rounds nothing."""
-    plain = rows.frame._replace(shift=None)
-    ways = dict.fromkeys([(False, rows.dtype), (False, DOUBLE), (rows.frame.shift is not None, DOUBLE)])
-    return [rows.with_frame(plain if unshifted else rows.frame, dtype) for unshifted, dtype in ways]
+    """Return the rows in their own frame, in float64, and in float64 without a shift, which rounds nothing; no duplicates."""
+    unshifted = rows.frame._replace(shift=None)
+    variants = dict.fromkeys([(False, rows.dtype), (False, DOUBLE), (rows.frame.shift is not None, DOUBLE)])
+    return [rows.with_frame(unshifted if drops_shift else rows.frame, dtype) for drops_shift, dtype in variants]

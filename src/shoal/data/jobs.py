@@ -1,4 +1,7 @@
-"""A pass over the rows: its blocks, its block function, and how the shares of blocks add up."""
+"""Description of a pass over the rows: its blocks, its block function, and how partial results are summed.
+
+The result of a block function for one block is called a share.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,19 @@ from .types import Array
 
 
 class Span(NamedTuple):
-    """The rows of a partition, and how many of them make a block."""
+    """Rows of a partition, and the number of rows per block."""
 
     start: int
     stop: int
     step: int
 
     def blocks(self) -> list[slice]:
+        """Return the blocks of the partition."""
         return [slice(a, min(a + self.step, self.stop)) for a in range(self.start, self.stop, self.step)]
 
 
 class Job(NamedTuple):
-    """fn(start, raw rows, slices of per-row arrays..., args...) for every block of a source."""
+    """A pass that calls fn(start, raw rows, slices of per-row arrays..., args...) on every block of a source."""
 
     source: Source
     spans: list[Span]
@@ -31,30 +35,30 @@ class Job(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What is done to blocks, whatever the function is wrapped in: its cost is known from the last time."""
+        """Qualified name of the block function, partial wrappers included; measured costs are stored under it."""
         parts = (self.fn.func, *self.fn.args) if isinstance(self.fn, partial) else (self.fn,)
         return " ".join(f"{part.__module__}.{getattr(part, '__qualname__', '')}" for part in parts if callable(part))
 
 
 class Executor(Protocol):
-    """Runs the blocks of a job; `execution.threads.Threads` is the one of this process."""
+    """Runs the blocks of a job. `execution.threads.Threads` runs them on threads of this process."""
 
     @property
     def n_threads(self) -> int:
-        """Number of blocks that are worked on at the same time."""
+        """Number of blocks processed at the same time."""
 
     def resize(self, n_threads: int) -> None:
-        """Continue with another number of threads."""
+        """Change the number of threads."""
 
     def run(self, job: Job, per_row: tuple[Array, ...]) -> Generator[Any]:
-        """Yield the shares of a job in row order, one a block or, where they add up, one a partition."""
+        """Yield the shares of a job in row order: one per block or, if they have a `plus` method, one per partition."""
 
 
 def folded(shares: Iterable[Any]) -> Iterator[Any]:
-    """The shares of a partition's blocks: added up, block after block, where they have a `plus`; else one by one.
+    """Yield the sum of the shares of a partition's blocks if shares have a `plus` method; otherwise each share.
 
-    Every engine adds up in these two levels, blocks to partitions and partitions to the whole, and so to the same bits: what
-    workers send is as large as the centres, a partition, not a block.
+    Every executor sums in the same two levels, blocks within a partition and then partitions, so results are bitwise
+    identical. Distributed workers send one share per partition, since a share may be as large as the centroids.
     """
     total = None
     for share in shares:

@@ -1,4 +1,4 @@
-"""Open regular files only: a pipe blocks whoever opens it, and a device may never end."""
+"""Open regular files only: opening a pipe may block, and reading a device may never end."""
 
 from __future__ import annotations
 

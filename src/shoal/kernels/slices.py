@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 from . import kernel
 
-CENTERS = 256  # in a slice
+SLICE_CENTERS = 256  # in a slice
 TRIPLES = 22  # in a word of 64 bits; the last has one bit
 TILE = 256  # rows for which the tables of a slice stay in the cache
 LOW = (1 << 32) - 1
@@ -28,8 +28,8 @@ def _nearest_of_slice(typingctx, X, i, tables, s, limit):
     digits = (64 * tables.count).bit_length()
 
     def codegen(context, b, signature, args):
-        word, place, wide = ir.IntType(64), ir.IntType(32), ir.IntType(CENTERS)
-        vector = ir.VectorType(word, CENTERS // 64)
+        word, place, wide = ir.IntType(64), ir.IntType(32), ir.IntType(SLICE_CENTERS)
+        vector = ir.VectorType(word, SLICE_CENTERS // 64)
         zeros, ones = (ir.Constant(vector, [n] * vector.count) for n in (0, -1))
 
         def whole(n):
@@ -95,7 +95,7 @@ def _nearest_of_slice(typingctx, X, i, tables, s, limit):
                 nearest = b.select(none, nearest, zero_here)
                 least = b.or_(b.shl(least, whole(1)), b.zext(none, word))
             first = cgutils.get_or_insert_function(
-                b.module, ir.FunctionType(wide, [wide, ir.IntType(1)]), f"llvm.cttz.i{CENTERS}"
+                b.module, ir.FunctionType(wide, [wide, ir.IntType(1)]), f"llvm.cttz.i{SLICE_CENTERS}"
             )
             which = b.trunc(b.call(first, [b.bitcast(nearest, wide), ir.Constant(ir.IntType(1), 1)]), word)
             b.store(b.or_(b.shl(least, whole(32)), which), found)
@@ -120,4 +120,4 @@ def nearest(
                 found = _nearest_of_slice(X, i, tables, s, far[i])
                 if found >> 32 < far[i]:
                     far[i] = found >> 32
-                    labels[i] = CENTERS * s + (found & LOW)
+                    labels[i] = SLICE_CENTERS * s + (found & LOW)
