@@ -220,7 +220,7 @@ class TestBlockSize:
     def test_of_wide_rows_tells_only_in_the_order_of_sums(self, monkeypatch):
         wide = np.random.default_rng(0).normal(size=(300, 70_000)).astype(np.float32)
         small = KMeans(4, init=wide[:4], max_iter=3, algorithm="lloyd").fit(wide)
-        monkeypatch.setattr(rows_module, "BLOCK_MOST", 1 << 40)
+        monkeypatch.setattr(rows_module, "MAX_DENSE_BLOCK_NUMBERS", 1 << 40)
         large = KMeans(4, init=wide[:4], max_iter=3, algorithm="lloyd").fit(wide)
         np.testing.assert_array_equal(small.labels_, large.labels_)
         np.testing.assert_allclose(small.cluster_centers_, large.cluster_centers_, atol=1e-6)

@@ -27,34 +27,36 @@ from .source import Source
 from .types import Array, is_sparse, warn
 
 Share = TypeVar("Share")
-BLOCK_NUMBERS = 1 << 19  # numbers in a block: a few MB, so that a worker's block stays in the cache
-BLOCK_ROWS = (4096, 1 << 16)
-BLOCK_MOST = 1 << 22  # numbers in a block of dense rows, however wide they are (but see `FEWEST`): 16 MB of float32
-FEWEST = 64
-PART_NUMBERS = 1 << 16  # numbers that are converted at a time where they pass through float64
-BLOCK_ROWS_OF_BITS = 8192
-PARTITION = 16  # blocks
-WORK, PIECES = 1 << 24, 16  # of picked rows: multiplications that a block must be worth if it is still to be read, most blocks
-SPARSE_COLUMNS = 1024  # that a sparse row is taken to cost as much as
-TOGETHER = 1 << 14  # rows of small batches that are sent for at a time, where they are elsewhere
+# Sums are added up block by block, so changing any of the block sizes changes the last bits of results.
+BLOCK_NUMBERS = 1 << 19  # target of numbers in a block: a few MB, so that the block of a thread stays in the cache
+BLOCK_ROWS = (4096, 1 << 16)  # fewest and most rows in a block
+MAX_DENSE_BLOCK_NUMBERS = 1 << 22  # numbers in a block of wide dense rows: 16 MB of float32
+MIN_DENSE_BLOCK_ROWS = 64  # rows in a block of dense rows, however wide they are
+CONVERTED_NUMBERS = 1 << 16  # numbers converted at a time through float64 temporaries, so that these stay in the cache
+BIT_BLOCK_ROWS = 8192  # rows in a block of packed bits
+PARTITION = 16  # blocks in a partition
+WORK = 1 << 24  # multiplications per block of a subset: less work does not pay for reading the rows on another thread
+MAX_SUBSET_BLOCKS = 16
+SPARSE_ROW_COLUMNS = 1024  # assumed cost of a sparse row, as the number of columns of an equally expensive dense row
+BATCH_ROWS_PER_FETCH = 1 << 14  # rows of small batches fetched from workers at a time, to save round trips
 
 
 def working_dtype(dtype: np.dtype) -> np.dtype:
-    """float32 for what it holds exactly, float64 for the rest."""
+    """Return float32 for dtypes whose values it represents exactly, float64 for the others."""
     small = dtype.kind in "biu" and dtype.itemsize <= 2
     return np.dtype(np.float32 if small or (dtype.kind == "f" and dtype.itemsize <= 4) else np.float64)
 
 
 def rows_in_a_block(d: int, is_sparse: bool) -> int:
-    """Fixed by the width and the layout alone."""
+    """Return the number of rows in a block, which depends on the number of columns and the layout only."""
     low, high = BLOCK_ROWS
-    if not is_sparse:  # those take the room of what they store, not of their width
-        low = min(low, max(FEWEST, BLOCK_MOST // max(d, 1)))
+    if not is_sparse:  # the memory of sparse rows does not depend on their number of columns
+        low = min(low, max(MIN_DENSE_BLOCK_ROWS, MAX_DENSE_BLOCK_NUMBERS // max(d, 1)))
     return max(low, min(high, BLOCK_NUMBERS // max(d, 1)))
 
 
 def rows_in_a_partition(d: int, is_sparse: bool) -> int:
-    """What one task of another engine works on, and adds up before it sends anything."""
+    """Return the number of rows in a partition: the rows of one distributed task, which returns one sum."""
     return PARTITION * rows_in_a_block(d, is_sparse)
 
 
@@ -81,7 +83,7 @@ class Rows:
         """Return the rows of a source, in the dtype that holds them exactly."""
         n, d = source.shape
         is_sparse = isinstance(source.read(0, 0), sparse.csr_array)
-        block_rows = BLOCK_ROWS_OF_BITS if frame.bits else rows_in_a_block(d, is_sparse)
+        block_rows = BIT_BLOCK_ROWS if frame.bits else rows_in_a_block(d, is_sparse)
         all_weights = np.broadcast_to(1.0, n) if weights is None else weights
         dtype = working_dtype(source.dtype)
         return cls(source, all_weights, weights is not None, frame, dtype, block_rows, is_sparse, executor)
@@ -96,6 +98,7 @@ class Rows:
 
     @property
     def n_threads(self) -> int:
+        """Number of threads of the executor."""
         return self._open_executor().n_threads
 
     @property
@@ -110,7 +113,7 @@ class Rows:
 
     @property
     def starts(self) -> list[int]:
-        """The first row of each block."""
+        """Index of the first row of each block."""
         return [block.start for span in self.spans for block in span.blocks()]
 
     # Other rows
@@ -120,15 +123,19 @@ class Rows:
         return replace(self, frame=frame, dtype=dtype)
 
     def with_dtype(self, dtype: np.dtype) -> Rows:
+        """Return the same rows in another dtype."""
         return replace(self, dtype=dtype)
 
     def with_weights(self, weights: Array) -> Rows:
+        """Return the same rows with other weights."""
         return replace(self, weights=weights)
 
     def with_executor(self, executor: Executor) -> Rows:
+        """Return the same rows, processed by an executor."""
         return replace(self, executor=executor)
 
     def with_block_rows(self, block_rows: int) -> Rows:
+        """Return the same rows in blocks of another size."""
         return replace(self, block_rows=block_rows)
 
     def sibling(self, source: Source, weights: Array | None = None, frame: Frame = Frame()) -> Rows:
@@ -136,36 +143,37 @@ class Rows:
         return Rows.of(source, weights, frame, self.executor)
 
     def subset(self, ids: Array, k: int) -> Rows:
-        """Return some of the rows, as often as they are named, read when they are used.
+        """Return the rows of these indices (repeats allowed), read when they are used.
 
-        They are divided into as many blocks as the work of comparing them with k centroids is worth.
+        The number of blocks grows with the work of comparing the rows with k centroids.
         """
         return self._subset(self.source.subset(ids), ids, k)
 
     def materialize(self, ids: Array, k: int) -> Rows:
-        """Return some of the rows, read once. Those of a memory map stay there."""
+        """Return the rows of these indices, read into memory now; rows of a memory map are read when they are used."""
         return self._subset(self.source.materialize(ids), ids, k // 2)
 
     def batches(self, ids: Callable[[int], Array], k: int) -> Batches:
-        """Return small subsets by their number."""
+        """Return small subsets of the rows, indexed by batch number; `ids(number)` returns the row indices of a batch."""
         return Batches(self, ids, k)
 
     def _subset(self, source: Source, ids: Array, k: int) -> Rows:
+        """Return rows of a source that holds the rows `ids` of this one, divided into blocks for k centroids."""
         weights = self.weights[ids] if self.has_weights else np.broadcast_to(1.0, len(ids))
-        work = len(ids) * k * (SPARSE_COLUMNS if self.is_sparse else self.d)
-        pieces = 1 << (min(max(work // WORK, 1), PIECES).bit_length() - 1)
-        block_rows = min(self.block_rows, max(1, -(-len(ids) // pieces)))
+        work = len(ids) * k * (SPARSE_ROW_COLUMNS if self.is_sparse else self.d)
+        n_blocks = 1 << (min(max(work // WORK, 1), MAX_SUBSET_BLOCKS).bit_length() - 1)
+        block_rows = min(self.block_rows, max(1, -(-len(ids) // n_blocks)))
         return replace(self, source=source, weights=weights, block_rows=block_rows)
 
     # Values
 
     def prepare(self, C: Array) -> Centers:
         """Return centroids (in this frame) prepared for this layout."""
-        kind = BitBlock if self.frame.bits else SparseBlock if self.is_sparse else DenseBlock
-        return kind.prepare(C)
+        block_type = BitBlock if self.frame.bits else SparseBlock if self.is_sparse else DenseBlock
+        return block_type.prepare(C)
 
     def convert(self, raw: Any, dtype: np.dtype | None = None) -> Block:
-        """Return raw rows of the source as a block in this frame, of the rows' own dtype unless another is named."""
+        """Return raw rows of the source as a block in this frame, in `self.dtype` unless a dtype is given."""
         if self.frame.bits:
             return BitBlock(raw, self.d)
         dtype = dtype or self.dtype
@@ -176,14 +184,15 @@ class Rows:
         return DenseBlock(self.frame.into(raw, dtype))
 
     def _convert_by_parts(self, raw: Array, dtype: np.dtype) -> Array:
-        """Convert some rows at a time, since they pass through several arrays of float64."""
-        out, step = np.empty(raw.shape, dtype), max(1, PART_NUMBERS // max(self.d, 1))
+        """Convert a few rows at a time, since the conversion needs several float64 temporaries."""
+        out, step = np.empty(raw.shape, dtype), max(1, CONVERTED_NUMBERS // max(self.d, 1))
         for a in range(0, len(raw), step):
             part = raw[a : a + step]
             out[a : a + step] = _unit(np.asarray(part, np.float64), dtype) if self.frame.unit else self.frame.into(part, dtype)
         return out
 
     def _convert_sparse(self, raw: Any, dtype: np.dtype) -> Any:
+        """Convert the stored entries of sparse rows to this frame."""
         data = raw.data
         if self.frame.unit:
             lengths = np.diff(raw.indptr)
@@ -202,7 +211,7 @@ class Rows:
         return self.dense(self.convert(self.source.take(np.asarray(rows))))
 
     def dense(self, block: Block) -> Array:
-        """Return the rows of a block as a C-contiguous array, one number a column."""
+        """Return the rows of a block as a C-contiguous array, one number per column."""
         X: Any = block.X
         if self.frame.bits:
             return unpacked(X, self.d).astype(self.dtype)
@@ -220,7 +229,9 @@ class Rows:
         self._warn()
 
     def map_blocks(self, fn: Callable[..., Share], *args: Any, per_row: tuple[Array, ...] = ()) -> Iterator[Share]:
-        """Yield fn(block, slices of per_row..., args...) of every block in row order; of every partition, if shares add up.
+        """Yield fn(block, slices of per_row..., args...) of every block in row order.
+
+        Results with a `plus` method are summed, and one result per partition is yielded.
 
         A block function is pure except that it may write to its slices of the per-row arrays, which no other block sees.
         """
@@ -235,6 +246,7 @@ class Rows:
         deque(self.map_blocks(fn, *args, per_row=per_row), 0)
 
     def _open_executor(self) -> Executor:
+        """Return the executor, or raise if there is none."""
         if self.executor is None:
             raise RuntimeError("These rows have no executor: call with_executor first.")
         return self.executor
@@ -246,14 +258,15 @@ class Rows:
             executor.resize(n_threads)
 
     def notice(self, message: str) -> None:
-        """Warn the user once, when the pass is over; at once in another process, where no one reads this copy's notices."""
+        """Warn the user once, at the end of the pass; immediately in another process, whose copy of the rows is discarded."""
         self.notices[message] = self.is_remote
         if self.is_remote:
             warn(message, UserWarning)
 
     def _warn(self) -> None:
+        """Warn of the first new notice."""
         if not all(self.notices.values()):
-            message, *_ = self.notices  # one message stands for all that blocks of this pass have noted
+            message, *_ = self.notices  # blocks of one pass may all have noted the same problem
             self.notices.update(dict.fromkeys(self.notices, True))
             warn(message, UserWarning)
 
@@ -263,7 +276,10 @@ class Rows:
 
 
 class Batches:
-    """Small subsets of rows by their number, usually in order; of distributed rows, several are fetched at a time."""
+    """Small subsets of rows, indexed by batch number. Several batches of distributed rows are fetched at a time.
+
+    Batches should be requested in order, each of them once.
+    """
 
     def __init__(self, rows: Rows, ids: Callable[[int], Array], k: int) -> None:
         self.rows, self.ids, self.k = rows, ids, k
@@ -275,19 +291,21 @@ class Batches:
         if number not in self._fetched:
             self._fetched.clear()
             first = self.ids(number)
-            ids = [first, *(self.ids(number + i) for i in range(1, TOGETHER // len(first)))]
-            here = self.rows.source.materialize(np.concatenate(ids))
-            cuts = np.cumsum([0, *map(len, ids)])
-            for i, (a, b) in enumerate(pairwise(cuts)):
-                self._fetched[number + i] = self.rows._subset(here.materialize(np.arange(a, b)), ids[i], self.k)
+            ids = [first, *(self.ids(number + i) for i in range(1, BATCH_ROWS_PER_FETCH // len(first)))]
+            local = self.rows.source.materialize(np.concatenate(ids))
+            bounds = np.cumsum([0, *map(len, ids)])
+            for i, (a, b) in enumerate(pairwise(bounds)):
+                self._fetched[number + i] = self.rows._subset(local.materialize(np.arange(a, b)), ids[i], self.k)
         return self._fetched.pop(number)
 
 
 def _on_converted(rows: Rows, fn: Callable[..., Share], start: int, raw: Any, *rest: Any) -> Share:
+    """Call a block function on raw rows converted to a block."""
     return fn(rows.convert(raw), *rest)
 
 
 def _unit(X: Array, dtype: np.dtype) -> Array:
-    X = np.ascontiguousarray(X)  # sums depend on the order of memory in their last bit
-    X = X / np.abs(X).max(axis=1)[:, None]  # so that no square leaves the range
+    """Scale rows to unit length."""
+    X = np.ascontiguousarray(X)  # the last bits of the norms depend on the memory layout
+    X = X / np.abs(X).max(axis=1)[:, None]  # prevents overflow and underflow of the squares
     return np.ascontiguousarray(X / np.linalg.norm(X, axis=1)[:, None], dtype)

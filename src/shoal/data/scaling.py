@@ -1,4 +1,4 @@
-"""Rows with every column at mean 0 and variance 1, scaled as they are read: nothing is written, nothing is held."""
+"""Rows standardized to mean 0 and variance 1 per column, scaled as they are read. No scaled copy is stored."""
 
 from __future__ import annotations
 
@@ -14,42 +14,40 @@ from .sources import find_source
 from .statistics import check_values
 from .types import Array, is_sparse
 
-NUMBERS = 1 << 18  # that are scaled together: in float64, of which there are two copies then
-
-SAMPLED_ROWS, SAMPLED_NUMBERS = 4096, 1 << 20  # at most, to see how fine the differences between rows are
-
-FINE = 2.0**-20  # of the distance from the mean: float32 has four bits left of such a difference
-
-FEW = 0.01  # the share of differences that may be finer
+SCALED_NUMBERS_AT_ONCE = 1 << 18  # numbers scaled per step, which needs two float64 temporaries of this size
+MAX_SAMPLE_ROWS, MAX_SAMPLE_NUMBERS = 4096, 1 << 20  # size of the sample that decides if float32 is precise enough
+# Difference of two values, relative to their distance from the mean, of which float32 retains only four bits.
+FINE_DIFFERENCE = 2.0**-20
+MAX_FINE_FRACTION = 0.01  # fraction of finer differences in a column up to which float32 is used
 
 
 def scaled(source: Source, scales: Array, dtype: np.dtype) -> FileSource:
-    """Rows of another source, less the first of two rows of `scales` and over the second, wherever they are worked on."""
+    """Return the rows of a source minus `scales[0]`, divided by `scales[1]`; distributed rows are scaled by the workers."""
     if isinstance(source, DistributedSource):
-        return source.changed(partial(_of, scales, dtype), dtype)
+        return source.changed(partial(_scale_block, scales, dtype), dtype)
     return Scaled(source, scales, dtype)
 
 
 def scaled_dtype(source: Source, scales: Array) -> np.dtype:
-    """float64, where float32 would round away what tells scaled rows apart.
+    """Return the dtype of scaled rows: float64 where scaled values that differ would be equal in float32.
 
-    Small integers far apart do not come near that. Floats do where rows that differ little lie far from the mean, be it
-    because of an outlier. Some rows tell: the differences between neighbours, column by column.
+    This does not happen to small integers. It happens to floats that differ little but are far from the mean, for
+    instance because an outlier moves the mean. The differences of consecutive values in each column of a sample decide.
     """
     dtype = working_dtype(source.dtype)
     n, d = source.shape
     if dtype == np.float64 or source.dtype.kind != "f":
         return dtype
-    block: Any = source.take(np.linspace(0, n - 1, min(n, SAMPLED_ROWS, max(1, SAMPLED_NUMBERS // d))).astype(np.int64))
+    block: Any = source.take(np.linspace(0, n - 1, min(n, MAX_SAMPLE_ROWS, max(1, MAX_SAMPLE_NUMBERS // d))).astype(np.int64))
     X = np.sort((block.toarray() if is_sparse(block) else block).astype(np.float64), axis=0)
     gaps = np.diff(X, axis=0)
-    fine = (gaps > 0) & (gaps < FINE * np.abs(X[1:] - scales[0]))
-    too_fine = np.count_nonzero(fine, axis=0) > FEW * np.count_nonzero(gaps, axis=0)
+    is_fine = (gaps > 0) & (gaps < FINE_DIFFERENCE * np.abs(X[1:] - scales[0]))
+    too_fine = np.count_nonzero(is_fine, axis=0) > MAX_FINE_FRACTION * np.count_nonzero(gaps, axis=0)
     return np.dtype(np.float64) if too_fine.any() else dtype
 
 
 class Scaled(FileSource):
-    """Rows of another source, less the first of two rows of `scales` and over the second."""
+    """Rows of another source minus `scales[0]`, divided by `scales[1]`."""
 
     def __init__(self, source: Source, scales: Array, dtype: np.dtype) -> None:
         self.source, self.scales = source, scales
@@ -60,10 +58,10 @@ class Scaled(FileSource):
         self.held_bytes = source.held_bytes
 
     def read(self, start: int, stop: int) -> Any:
-        return self._of(start, self.source.read(start, stop))
+        return self._scale(start, self.source.read(start, stop))
 
     def take(self, rows: Array) -> Any:
-        return self._of(None, self.source.take(rows))
+        return self._scale(None, self.source.take(rows))
 
     def fingerprint(self) -> str | None:
         return self.source.fingerprint()
@@ -76,22 +74,22 @@ class Scaled(FileSource):
             return Scaled(self.source.materialize(rows), self.scales, self.dtype)
         return self.subset(rows) if self.is_map else find_source(self.take(rows))
 
-    def _of(self, start: int | None, block: Any) -> Any:
-        return _of(self.scales, self.dtype, start, block)
+    def _scale(self, start: int | None, block: Any) -> Any:
+        return _scale_block(self.scales, self.dtype, start, block)
 
 
-def _of(scales: Array, dtype: np.dtype, start: int | None, block: Any) -> Any:
-    """Scaled rows; dense ones, where a mean is subtracted and zeros of sparse rows do not stay zeros."""
+def _scale_block(scales: Array, dtype: np.dtype, start: int | None, block: Any) -> Any:
+    """Return scaled rows. Sparse rows become dense if a mean is subtracted, since their zeros do not stay zero."""
     if start is not None:
-        check_values(start, block, False)  # afterwards it would be told of what is not in the file
+        check_values(start, block, False)  # before scaling, so that the message shows the value in the file
     shift, scale = scales
     with np.errstate(over="ignore"):
         if is_sparse(block) and not shift.any():
             values = np.empty(len(block.data), dtype)
-            for s in pieces(len(values), NUMBERS):
+            for s in pieces(len(values), SCALED_NUMBERS_AT_ONCE):
                 values[s] = block.data[s] / scale[block.indices[s]]
             return type(block)((values, block.indices, block.indptr), shape=block.shape)
         out = np.empty(block.shape, dtype)
-        for s in pieces(len(out), max(1, NUMBERS // max(block.shape[1], 1))):
+        for s in pieces(len(out), max(1, SCALED_NUMBERS_AT_ONCE // max(block.shape[1], 1))):
             out[s] = ((block[s].toarray() if is_sparse(block) else block[s]) - shift) / scale
         return out

@@ -1,4 +1,4 @@
-"""What a user sets for the length of a `with` block."""
+"""Settings that apply within a `with` block."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from abc import ABC, abstractmethod
 from contextvars import ContextVar, Token
 from typing import Any, ClassVar, Self
 
-ENTERED: ContextVar[tuple[tuple[Scoped, Token[Any]], ...]] = ContextVar("entered", default=())  # by this thread
+# Scopes that the current thread has entered and not left, with the tokens that restore the previous values.
+ENTERED: ContextVar[tuple[tuple[Scoped, Token[Any]], ...]] = ContextVar("entered", default=())
 
 
 class Scoped(ABC):
-    """Sets a variable for a `with` block. It may be entered again before it is left, and by several threads at once."""
+    """Base class of context managers that set a context variable. They are reentrant and thread-safe."""
 
     _variable: ClassVar[ContextVar[Any]]
 
     @abstractmethod
     def _setting(self) -> Any:
-        """The value in the block."""
+        """Return the value of the variable within the block."""
 
     def __enter__(self) -> Self:
         ENTERED.set((*ENTERED.get(), (self, self._variable.set(self._setting()))))

@@ -13,16 +13,16 @@ UNITS |= {f"{c}IB": 1024.0**i for i, c in enumerate("KMGTPE", 1)}
 
 
 def parse_size(limit: Any) -> float:
-    """Bytes."""
+    """Return the number of bytes of a size such as 1000, "512MB" or "2GiB"."""
     text = f"{limit:f}" if isinstance(limit, float) else str(limit)
-    told = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", text) if not isinstance(limit, bool) else None
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", text) if not isinstance(limit, bool) else None
     with contextlib.suppress(KeyError, ValueError):
-        if told is not None and 0 < (size := float(told[1]) * UNITS[told[2].upper()]) < math.inf:
+        if match is not None and 0 < (size := float(match[1]) * UNITS[match[2].upper()]) < math.inf:
             return size
     raise ValueError(f"memory limit {limit!r} is no size: give a number of bytes, or one with a unit such as '512MB'.")
 
 
 def format_size(size: float) -> str:
-    """A size for people."""
+    """Return a size as text with three significant digits, such as "1.5 GB"."""
     unit = max((i for i in range(7) if size >= 0.9995 * 1e3**i), default=0)  # 999.5 MB are rounded to 1 GB
     return f"{size / 1e3**unit:.3g} {('B', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB')[unit]}"
