@@ -1,4 +1,4 @@
-"""Rows in memory as sources: arrays, memory maps, sparse matrices and tables. Nothing is copied whole."""
+"""Sources for arrays, memory maps, sparse matrices and tables. None of them copies the whole input."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from .source import FileSource, Source
 from .tables import find_table
 from .types import Array, at_most_float64, sparse_dtype
 
-LARGE = 1 << 28  # bytes of a memory map whose pages are given back as soon as they have been read
-FEW = 1024  # rows to take from such a map before its pages are given back
+LARGE = 1 << 28  # bytes of a memory map from which on its pages are released after each read, to bound resident memory
+ROWS_PER_RELEASE = 1024  # rows taken by index from such a map between two releases of its pages
 
 
 class MemorySource(Source):
-    """Rows of this process."""
+    """Rows in the memory of this process, or in a file mapped into it."""
 
     def materialize(self, rows: Array) -> Source:
         return self.subset(rows) if self.is_map else find_source(self.take(rows))
 
 
 class Pages:
-    """The pages of a memory map, which count as this process's memory from the first look at them until they are given back."""
+    """Pages of a memory map. They count as resident memory from the first access until they are released."""
 
     def __init__(self, pages: mmap.mmap, first: int, row_bytes: int) -> None:
         self.pages, self.first, self.row_bytes = pages, first, row_bytes
 
     @classmethod
     def of(cls, X: Array, owner: Any) -> Pages | None:
-        """None of what is not mapped, or where written pages would be lost."""
+        """Return the pages of an array; None if it is not mapped, or if releasing pages would discard written data."""
         pages = getattr(owner, "_mmap", None)
         if pages is None or owner.mode == "c" or not hasattr(mmap, "MADV_DONTNEED"):
             return None
@@ -40,7 +40,7 @@ class Pages:
         return cls(pages, X.ctypes.data - start, X.strides[0])
 
     def release(self, start: int, stop: int) -> None:
-        """Rows are still in the file, and in the system's own memory as long as it has room for them."""
+        """Release the pages of a range of rows. The data stays in the file and possibly in the page cache."""
         a = -(-(self.first + start * self.row_bytes) // mmap.PAGESIZE) * mmap.PAGESIZE
         b = (self.first + stop * self.row_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
         if a < b:
@@ -57,13 +57,15 @@ class ArraySource(MemorySource):
         owner: Any = X
         while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
             owner = owner.base
-        self.is_map = isinstance(owner, mmap.mmap) or getattr(owner, "_mmap", None) is not None  # the copy of a map has none
+        self.is_map = (
+            isinstance(owner, mmap.mmap) or getattr(owner, "_mmap", None) is not None
+        )  # the copy of a memory map has none
         self.held_bytes = 0 if self.is_map else X.nbytes
         self.is_plain = X.flags.c_contiguous
         self.pages = Pages.of(X, owner) if self.is_plain and X.nbytes >= LARGE else None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "pages": None, "is_map": False}  # pickled, a map becomes an array
+        return {**vars(self), "pages": None, "is_map": False}  # a pickled memory map becomes an array
 
     def read(self, start: int, stop: int) -> Array:
         part = at_most_float64(self.X[start:stop])
@@ -78,13 +80,13 @@ class ArraySource(MemorySource):
             return self._take(rows)
         none = self._take(rows[:0])
         out = np.empty((len(rows), none.shape[1]), none.dtype)
-        for a in range(0, len(rows), FEW):  # with each, the system maps what lies around it
-            out[a : a + FEW] = self._take(rows[a : a + FEW])
+        for a in range(0, len(rows), ROWS_PER_RELEASE):  # each access also maps neighbouring pages
+            out[a : a + ROWS_PER_RELEASE] = self._take(rows[a : a + ROWS_PER_RELEASE])
             self.pages.release(0, self.shape[0])
         return out
 
     def _take(self, rows: Array) -> Array:
-        if self.is_plain:  # nearly twice as fast; other layouts it would copy whole
+        if self.is_plain:  # np.take is nearly twice as fast, but copies arrays of other layouts
             return at_most_float64(np.take(np.asarray(self.X), rows, axis=0, mode="clip"))
         return at_most_float64(self.X[rows])
 
@@ -93,9 +95,9 @@ class SparseSource(MemorySource):
     """A scipy sparse matrix, kept as CSR."""
 
     def __init__(self, X: Any) -> None:
-        csr = _trusted(X)
+        csr = _validated(X)
         csr = csr.astype(sparse_dtype(csr.dtype), copy=False).tocsr()
-        if not csr.has_canonical_format:  # a column named twice in a row would count as two columns
+        if not csr.has_canonical_format:  # kernels require sorted indices without duplicates
             csr = csr.copy()
             csr.sum_duplicates()
         data = csr.data
@@ -116,7 +118,7 @@ class SparseSource(MemorySource):
 
 
 class DenseSource(MemorySource):
-    """Sparse rows, read as dense ones: for what moves their zeros."""
+    """Sparse rows read as dense rows, for transformations that change their zeros."""
 
     def __init__(self, source: Source) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
@@ -131,26 +133,26 @@ class DenseSource(MemorySource):
 
 
 def _bytes_of_all(matrices: list[Any]) -> int:
-    """Bytes of the arrays of sparse matrices; memory that they share counts once."""
+    """Return the bytes of the arrays of sparse matrices; shared memory counts once."""
     arrays = [a for X in matrices for a in vars(X).values() if isinstance(a, np.ndarray)]
     return sum({a.ctypes.data: a.nbytes for a in arrays}.values())
 
 
-def _trusted(X: Any) -> Any:
-    """The same matrix, its indices looked at: compiled code follows them wherever they lead."""
-    X = copy(X)  # shares the arrays: the check may put others in their place, but not in the user's matrix
+def _validated(X: Any) -> Any:
+    """Return a sparse matrix with validated indices, since kernels do not check bounds."""
+    X = copy(X)  # a shallow copy, since check_format may replace the arrays of the matrix
     if hasattr(X, "indptr"):
         try:
             if (X.indptr[1:] < X.indptr[:-1]).any():
                 raise ValueError("indptr must be a non-decreasing sequence")
             X.check_format()
         except ValueError as error:
-            raise ValueError(f"X is a broken {X.format} matrix: {error}; build it anew from its entries.") from error
+            raise ValueError(f"X is a broken {X.format} matrix: {error}; rebuild it from its entries.") from error
     return X
 
 
 def find_source(X: Any) -> Source:
-    """The source for what the user handed over."""
+    """Return the source for an input of the user."""
     if isinstance(X, FileSource):
         return X
     if sparse.issparse(X):

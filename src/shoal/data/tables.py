@@ -1,7 +1,6 @@
 """Tables whose columns hold numbers, as sources of rows: those of pandas, polars and pyarrow.
 
-A table is found by the name of the package that its type comes from, so that no package is imported before a user brings
-a table of its kind.
+A table is recognised by the package name of its type, so that no package is imported unless the user already uses it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from .types import Array, at_most_float64, find_rounded_integer, find_rounded_ob
 
 
 class TableSource(Source):
-    """A table whose columns hold numbers; `part(rows, dtype)` gives some of its rows as an array."""
+    """A table of numeric columns; `part(rows, dtype)` returns some of its rows as an array."""
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype, part: Callable[[Any, np.dtype], Array]) -> None:
         self.shape = shape
@@ -42,11 +41,11 @@ def _no_numbers(name: Any, kind: Any) -> str:
 
 
 class Column(NamedTuple):
-    """Of a table. Its type is read from no rows at all: those with a missing value could tell of another one."""
+    """A column of a table. Its dtype is read from an empty slice, since missing values may change the dtype of a slice."""
 
     name: Any
     no_rows: Array
-    has_gaps: bool  # are values missing, in a way that integers can't tell
+    has_gaps: bool  # whether values are missing, which integers cannot represent
     all_rows: Callable[[], Array]
 
     def dtype(self) -> np.dtype:
@@ -56,7 +55,7 @@ class Column(NamedTuple):
         return np.dtype(np.float64) if self.has_gaps and kind.kind in "biu" else kind
 
     def floats(self) -> Array:
-        """For what only comes as objects."""
+        """Convert a column of objects to float64."""
         values = self.all_rows()
         if values.ndim > 1 or isinstance(values[0], list | np.ndarray):
             raise ValueError(f"Column {self.name!r} of X holds lists: stack it into a 2-D array.")
@@ -82,7 +81,7 @@ def _table(n: int, columns: list[Column], part: Callable[[Any, np.dtype], Array]
 
 
 def _warn_of_rounding(columns: list[Column]) -> None:
-    """Integers beside columns of floats become floats before anybody else can tell what they were."""
+    """Warn if an integer is rounded because other columns are floats; later checks only see the floats."""
     for column in columns:
         values = column.all_rows() if column.no_rows.dtype.kind in "iu" and not column.has_gaps else column.no_rows
         place = find_rounded_integer(values)
@@ -95,7 +94,7 @@ def _pandas(X: Any) -> TableSource:
     columns = [values for _, values in X.items()]
 
     def describe(values: Any) -> Column:
-        gaps = not isinstance(values.dtype, np.dtype) and values.hasnans  # in a NumPy column they are NaN already
+        gaps = not isinstance(values.dtype, np.dtype) and values.hasnans  # NumPy columns already hold NaN
         everything = partial(values.to_numpy, na_value=np.nan) if gaps else values.to_numpy
         return Column(values.name, values.iloc[:0].to_numpy(), gaps, everything)
 
@@ -139,14 +138,14 @@ def _pyarrow(X: Any) -> TableSource:
         try:
             c.slice(0, 1).take([0])
             return Column(name, values(c.slice(0, 0)), c.null_count > 0, partial(values, c))
-        except NotImplementedError as error:  # pyarrow can't pick rows of some types
+        except NotImplementedError as error:  # pyarrow cannot take rows of some types
             raise ValueError(_no_numbers(name, c.type)) from error
 
     return _table(X.num_rows, list(map(describe, X.schema.names, X.columns)), part)
 
 
 def column_names(X: Any) -> Any:
-    """Names of a table's columns, as its package has them; None of what is no table."""
+    """Return the column names of a table in the type its package uses; None for other inputs."""
     if find_table(X) is None:
         return None
     return X.column_names if hasattr(X, "column_names") else X.columns  # the former in pyarrow
@@ -156,5 +155,5 @@ TABLES: dict[str, Callable[[Any], TableSource]] = {"pandas": _pandas, "polars": 
 
 
 def find_table(X: Any) -> Callable[[Any], TableSource] | None:
-    """What makes a source of X if it is a table that Shoal knows, or derives from one."""
+    """Return the function that makes a source of X if X is a supported table or a subclass of one; otherwise None."""
     return next((TABLES[name] for name in packages_of(X) if name in TABLES and len(getattr(X, "shape", ())) == 2), None)

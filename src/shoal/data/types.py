@@ -1,4 +1,4 @@
-"""Types that many files share, and what can be asked of them."""
+"""Shared types and helpers: warnings, dtypes, and detection of integers that float64 rounds."""
 
 import sys
 import warnings
@@ -14,7 +14,7 @@ EXACT_INTEGERS = 2**53  # float64 holds all integers up to here
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn of the user's line, whichever of our methods or scikit-learn's it called."""
+    """Issue a warning that points to the first caller outside Shoal and scikit-learn."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("shoal", "sklearn"):
         frame, level = frame.f_back, level + 1
@@ -22,22 +22,22 @@ def warn(message: str, category: type[Warning]) -> None:
 
 
 def packages_of(thing: Any) -> list[str]:
-    """The packages that its type, and those it derives from, come from: nobody needs to import one to know its things."""
+    """Return the package names of the type of an object and of its base classes, without importing any package."""
     return [kind.__module__.partition(".")[0] for kind in type(thing).__mro__]
 
 
 def is_sparse(X: Any) -> bool:
-    """Is it a SciPy sparse matrix? A plain bool: SciPy's own test narrows the type to one that has no data."""
+    """Return True for SciPy sparse matrices. Unlike `issparse`, it does not narrow the type for type checkers."""
     return bool(sparse.issparse(X))
 
 
 def sparse_dtype(dtype: np.dtype) -> np.dtype:
-    """The native type that sparse values of this type are kept in: SciPy has no arithmetic for float16."""
+    """Return the native dtype in which sparse values are stored: SciPy does not support float16."""
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize == 2 else dtype.newbyteorder("=")
 
 
 def at_most_float64(values: Array) -> Array:
-    """Long doubles as float64. What is too large becomes infinite, for the check of values to find."""
+    """Convert long doubles to float64. Values out of range become infinite, which `check_finite` reports."""
     if values.dtype.kind != "f" or values.dtype.itemsize <= 8:
         return values
     with np.errstate(over="ignore"):
@@ -45,7 +45,7 @@ def at_most_float64(values: Array) -> Array:
 
 
 def find_rounded_integer(values: Array) -> Array | None:
-    """The place of the first integer that float64 would round; None if there is none, or if these are no long integers."""
+    """Return the index of the first integer that float64 would round; None if there is none."""
     if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or not values.size:
         return None
     if values.max() <= EXACT_INTEGERS and values.min() >= -EXACT_INTEGERS:
@@ -58,7 +58,7 @@ def find_rounded_integer(values: Array) -> Array | None:
 
 
 def find_rounded_object(values: Array, floats: Array) -> Array | None:
-    """The place of the first integer among objects that is not what it has become as a float64; None if there is none."""
+    """Return the index of the first integer among objects that differs from its float64 value; None if there is none."""
     for place in np.argwhere(np.abs(floats) >= EXACT_INTEGERS):
         value, found = values[tuple(place)], floats[tuple(place)]
         if isinstance(value, Integral) and np.isfinite(found) and int(found) != value:
@@ -67,6 +67,7 @@ def find_rounded_object(values: Array, floats: Array) -> Array | None:
 
 
 def rounded_integer_message(what: str, integer: Any, place: str) -> str:
+    """Return the warning for an integer that float64 rounds."""
     return (
         f"{what} holds the integer {integer} at {place}, which float64 rounds: subtract an offset from that "
         "column, so that it stays within 2^53, or rows that differ may count as equal."

@@ -1,4 +1,4 @@
-"""What users hand over is checked here, once. A message names the argument, the value and the way out."""
+"""Validation of user input. Messages name the argument, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .types import EXACT_INTEGERS, Array, find_rounded_object, is_sparse, rounde
 
 
 def check_unmasked(values: Any, name: str) -> None:
-    """Raise for values that a mask hides: NumPy would use what is behind it."""
+    """Raise for masked values: NumPy would use the data behind the mask."""
     if isinstance(values, list | tuple):
         rows = [i for i, row in enumerate(values) if isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row)]
         if rows:
@@ -23,7 +23,7 @@ def check_unmasked(values: Any, name: str) -> None:
 
 
 def _warn_of_rounding(given: Any, X: Array) -> None:
-    """Integers among objects became floats before anybody else could tell what they were."""
+    """Warn if an integer among objects was rounded; later checks only see the floats."""
     if not (np.abs(X) >= EXACT_INTEGERS).any():
         return
     values = np.asarray(given, object)
@@ -34,7 +34,7 @@ def _warn_of_rounding(given: Any, X: Array) -> None:
 
 
 def check_names(names: Any) -> None:
-    """Each column has one name, and no other column has it."""
+    """Raise if column names have several levels or are not unique."""
     levels = getattr(names, "nlevels", 1)
     if levels > 1:
         raise ValueError(
@@ -48,18 +48,18 @@ def check_names(names: Any) -> None:
 
 
 def check_same_columns(C: Any, names: Any, name: str = "init") -> None:
-    """Raise for centres whose columns have the names of those of X, but not their order: numbers are told apart by place."""
+    """Raise for centroids whose columns have the names of those of X in another order: columns match by position."""
     own = column_names(C)
     own, names = ([] if found is None else list(found) for found in (own, names))
     if own != names and len(own) == len(names) and set(own) == set(names):
         place = next(i for i, pair in enumerate(zip(own, names, strict=True)) if pair[0] != pair[1])
         raise ValueError(
-            f"Column {place} of {name} is {own[place]!r}, and that of X is {names[place]!r}: put the columns into one order."
+            f"Column {place} of {name} is {own[place]!r}, and that of X is {names[place]!r}: use the same column order."
         )
 
 
 def floats(values: Any, name: str) -> Array:
-    """An array of float64, or one sentence about why not."""
+    """Return values as a float64 array, or raise a ValueError that says why they cannot be converted."""
     check_unmasked(values, name)
     try:
         array = np.asarray(values)
@@ -70,27 +70,26 @@ def floats(values: Any, name: str) -> Array:
         raise ValueError(f"{name} must hold real numbers: {error}.") from error
 
 
-HEAVIEST = 1e250  # of all rows together: times a squared distance, still a float64
-
-LIGHTEST = 1e-300  # of a row: times a coordinate, still not a denormal number; and it has an inverse
+MAX_TOTAL_WEIGHT = 1e250  # sum of all weights: times a squared distance, it must not overflow float64
+LIGHTEST = 1e-300  # smallest positive weight: times a coordinate, it must not be denormal, and its inverse must be finite
 
 
 def check_weights(sample_weight: Any, n: int) -> Array | None:
-    """Weights as float64; None stands for ones."""
+    """Return validated weights as float64; None, which stands for equal weights, is returned as it is."""
     if sample_weight is None:
         return None
     weights = floats(sample_weight, "sample_weight")
     if weights.ndim == 0:
         weights = np.full(n, weights)
     if weights.shape != (n,):
-        raise ValueError(f"sample_weight.shape == {weights.shape}, expected {(n,)}: give one weight a row.")
+        raise ValueError(f"sample_weight.shape == {weights.shape}, expected {(n,)}: give one weight per row.")
     bad = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
     if len(bad):
         raise ValueError(
             f"sample_weight[{bad[0]}] is {weights[bad[0]]}: weights must be finite and not negative "
             "(Negative values in data passed to `sample_weight`); drop the row or give it weight 0."
         )
-    if weights.max(initial=0) > HEAVIEST / n:
+    if weights.max(initial=0) > MAX_TOTAL_WEIGHT / n:
         raise ValueError(
             f"sample_weight goes up to {weights.max():.3g}, whose sums are out of range: divide all weights by it."
         )
@@ -106,7 +105,7 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
 
 
 def check_centers(C: Any, k: int | None, d: int, name: str = "init") -> Array:
-    """Centres as the user gave them: k of them, or any number for None."""
+    """Return validated centroids given by the user: k of them, or any number if k is None."""
     centers = floats(C.toarray() if is_sparse(C) else C, name)
     if k is None:
         if centers.ndim != 2 or centers.shape[1] != d or not len(centers):
