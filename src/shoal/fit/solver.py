@@ -14,8 +14,8 @@ from .partition import Partition, PartitionInfo, StepStats
 class Solver(ABC):
     """A method, prepared for the rows of one fit.
 
-    `state` holds all that the next step needs (arrays and numbers, among them `centers`), so saving it is the checkpoint. `info`
-    holds what one step has found; the loop adds it to the history.
+    `state` holds all that the next step needs (arrays and numbers, among them `centers`), so saving it is the checkpoint.
+    `info` holds what one step has found; the loop adds it to the history.
     """
 
     info_type: ClassVar[type] = PartitionInfo
