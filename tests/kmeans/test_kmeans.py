@@ -16,7 +16,6 @@ from shoal.data import cancellation
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
 from shoal.execution.threads import on_threads
-from shoal.fit import base as fitting
 from shoal.fit import partition
 from shoal.fit.loop import Limits, RunResult
 from shoal.kmeans import lloyd
@@ -363,7 +362,7 @@ class TestStopping:
             )
             rounds = []
             assign = lambda *args: rounds.append(1) or lloyd.assign(*args)  # noqa: E731
-            settled, energy = KMeans(3)._finalize(rows, outcome, fitting.Method(None, None, None, assign), Limits(1), [])
+            settled, energy = KMeans(3)._finalize(rows, outcome, assign, Limits(1), [])
         assert len(rounds) > 5
         np.testing.assert_array_equal(settled.state.labels, naive.labels(X, settled.state.centers))
         assert energy == naive.energy(X, settled.state.centers) == 0

@@ -30,9 +30,8 @@ from ..fit.base import BaseCentroidClusterer
 from ..fit.input import check_rows
 from ..fit.parameters import keep
 from ..fit.schema import Number, OneOf, Spec, bools, doubles, frame
-from ..fit.solver import Method
 from .codes import Codes
-from .hamming import method
+from .hamming import HammingSolver
 from .seeding import INITIALIZERS
 
 PIECE = 1 << 22  # entries of a sparse block to be unpacked at a time
@@ -169,8 +168,8 @@ class BinaryKMeans(BaseCentroidClusterer):
     def _given(self, rows: Rows, C: Array) -> Array:
         return np.greater(C, self.threshold_)
 
-    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
-        return method(rows)
+    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> HammingSolver:
+        return HammingSolver(rows)
 
     def _why_few(self, found: int, rows: Rows) -> str:
         return (

@@ -46,12 +46,12 @@ from ..fit.loop import Limits, RunResult
 from ..fit.parameters import Count, keep
 from ..fit.random_streams import generator
 from ..fit.schema import OneOf, Parts, Spec, bools, frame, matches
-from ..fit.solver import Method
+from ..kmeans import lloyd
 from ..kmeans.init import INITIALIZERS as FLOAT_INITIALIZERS
 from . import learning
 from . import paper_variant as letter
 from .codes import LINEAR_CODE, LinearCode, random_code
-from .hamming import method
+from .hamming import HammingSolver
 from .learning import LearningState, Rule
 from .sample import Centered, Sample, draw
 from .seeding import INITIALIZERS
@@ -269,8 +269,8 @@ class CompressedKMeans(BaseCentroidClusterer):
     ) -> Array:
         return super()._start(rows, None, X, seed, attempt, deadline) if given is None else given[attempt].astype(rows.dtype)
 
-    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
-        return method(rows)
+    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> HammingSolver:
+        return HammingSolver(rows)
 
     def _subset(self, rows: Rows, seed: int) -> Sample:
         size = max(LEAST, PER_CENTER * self.n_clusters, int(np.ceil(self.beta * len(rows))))
@@ -377,8 +377,7 @@ class CompressedKMeans(BaseCentroidClusterer):
         filled = state.counts > 0
         centers = np.where(filled[:, None], state.centers, state.centers[filled.argmax()])  # an empty one lies nowhere yet
         outcome = RunResult(state._replace(centers=centers), self.history_, self.stop_reason_, None)
-        by_distance = method(rows)._replace(assign=lambda rows, state: (partition.label_all(rows, state), None))
-        (state, *_), energy = self._finalize(rows, outcome, by_distance, limits, skipped)
+        (state, *_), energy = self._finalize(rows, outcome, lloyd.assign, limits, skipped)
         self._frame, self.labels_ = rows.frame, state.labels
         self.cluster_centers_, self.inertia_ = self._public(rows, state), rows.frame.energy_out_of(energy)
 

@@ -7,7 +7,7 @@ look at other centres that have not, either: the labels are the same.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from ..data.bits import BitBlock
 from ..data.blocks import Centers
 from ..data.rows import Rows
 from ..data.types import Array
-from ..fit.partition import Partition, StepStats, advance, initial_partition, sums_need_recompute
-from ..fit.solver import Method
+from ..fit.partition import Partition, PartitionInfo, StepStats, advance, initial_partition, sums_need_recompute
+from ..fit.solver import Solver
 
 
 class Anchor(NamedTuple):
@@ -58,11 +58,17 @@ def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Anchor]:
     )
 
 
-def method(rows: Rows) -> Method:
-    """Steps until no centre changes."""
-    return Method(
-        begin=lambda centers, start: initial_partition(rows, centers),
-        step=lambda state: advance(rows, state, assign),
-        done=lambda state, info: info.reassigned == 0 or info.shift == 0,
-        assign=assign,
-    )
+class HammingSolver(Solver):
+    """K-means steps on rows of bits until no centroid changes."""
+
+    def init(self, centers: Array, start: int) -> Partition:
+        return initial_partition(self.rows, centers)
+
+    def step(self, state: Partition) -> tuple[Partition, PartitionInfo]:
+        return advance(self.rows, state, assign)
+
+    def converged(self, state: Partition, info: PartitionInfo) -> bool:
+        return info.reassigned == 0 or info.shift == 0
+
+    def assign(self, rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
+        return assign(rows, state)

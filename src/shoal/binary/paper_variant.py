@@ -18,7 +18,7 @@ from ..execution.threads import on_threads
 from ..fit import partition
 from ..fit.loop import Limits, drive
 from .codes import Codes
-from .hamming import assign, method
+from .hamming import HammingSolver, assign
 from .learning import LearningState, signs
 from .sample import Centered
 
@@ -46,7 +46,7 @@ def clusters(
     """(10), then (12) and (13) in turn until nothing changes: the clusters of the loss-augmented codes."""
     E = F.dtype.type(alpha) * F - 2 * state.C[state.labels]
     with on_threads(_codes(E, weights), n_threads) as codes:
-        kmeans = method(codes)
-        begun = kmeans.begin((state.C > 0).astype(codes.dtype), 0)
-        found = drive(kmeans.step, begun, kmeans.done, limits._replace(max_iter=STEPS)).state
+        kmeans = HammingSolver(codes)
+        begun = kmeans.init((state.C > 0).astype(codes.dtype), 0)
+        found = drive(kmeans.step, begun, kmeans.converged, limits._replace(max_iter=STEPS)).state
     return signs(2 * found.centers.astype(F.dtype) - 1), found.labels

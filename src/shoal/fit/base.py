@@ -30,10 +30,10 @@ from .checkpoint_validation import is_valid_run, matches_template
 from .initializers import Initializers
 from .loop import Limits, RunResult, drive
 from .parameters import ATTRIBUTES, MAX_THREADS, PARAMETERS, Count, share_docs
-from .partition import Partition
+from .partition import Assign, Partition
 from .random_streams import generator, resolve_seed
 from .restarts import RestartState
-from .solver import Method
+from .solver import Solver
 
 TOO_SHORT = (
     "time_budget={:g} seconds are too short for this many rows and clusters, so that the result may be worse than it could be "
@@ -79,8 +79,8 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         share_docs(cls, PARAMETERS, ATTRIBUTES)
 
     @abstractmethod
-    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
-        """The method for these rows."""
+    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> Solver:
+        """Return the solver, prepared for these rows."""
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, engine: Any = None) -> Self:
@@ -161,15 +161,15 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         first_pass = now() - begun
         session.agree("the variance of X", moments.variance)
         seed = session.seed
-        method = self._method(rows, moments, seed)
+        solver = self._make_solver(rows, moments, seed)
         hooks = CallbackHooks(self, X, lambda state: {"cluster_centers_": self._public(rows, state), "_frame": rows.frame})
         trials = session.pages.get("starts")
         starts = self._starts(given)
-        session.trust(trials is None or self._could_have_left(trials, rows, method, starts))
+        session.trust(trials is None or self._could_have_left(trials, rows, solver, starts))
         first, run, best, least = trials or RestartState(0, None)
         del trials  # states are large where there are many columns: none is held for longer than it is needed
         if best is not None:  # what a file says of labels and energy is not published
-            best, least = self._evaluate(rows, best, method)
+            best, least = self._evaluate(rows, best, solver.assign)
         cut, skipped = "", list[str]()
         if limits.deadline is not None:
             limits = limits._replace(labelling=first_pass + self._ending_seconds(rows))
@@ -183,14 +183,14 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
             deadline = limits.stage(reserve=limits.labelling)
             if run is None and not (best is not None and limits.is_over()):
                 start = self._start(rows, given, X, seed, attempt, deadline)
-                run = RunResult(method.begin(start, attempt), [], "", None)
+                run = RunResult(solver.init(start, attempt), [], "", None)
             if best is not None and (run is None or deadline.skipped):  # there is no time for as good a start
                 cut = "time_budget"
                 break
             assert run is not None
             resumed_at = len(run.history)
             latest, run = [run.state], run._replace(state=None)
-            outcome = self._run(rows, run, latest, method, limits, hooks, attempt, keep)
+            outcome = self._run(rows, run, latest, solver, limits, hooks, attempt, keep)
             run = None
             latest.clear()
             session.release("starts")
@@ -200,7 +200,7 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
             skipped += deadline.skipped
             if len(outcome.history) == resumed_at:  # no step since: labels of a checkpoint are not trusted
                 outcome = outcome._replace(info=None)
-            outcome, loss = self._finalize(rows, outcome, method, limits, skipped)
+            outcome, loss = self._finalize(rows, outcome, solver.assign, limits, skipped)
             if best is None or loss < least:
                 best, least = outcome, loss
             if outcome.reason in ("callback", "time_budget"):
@@ -215,11 +215,11 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         """Estimated seconds of what follows the last step, without reading the rows."""
         return labelling_seconds(rows, self.n_clusters)
 
-    def _could_have_left(self, trials: Any, rows: Rows, method: Method, starts: int) -> bool:
+    def _could_have_left(self, trials: Any, rows: Rows, solver: Solver, starts: int) -> bool:
         C = np.ones((self.n_clusters, rows.d), rows.dtype)
         shape = len(rows), self.n_clusters
         states = (
-            partition.without_bounds(method.begin(C, 0)),
+            partition.without_bounds(solver.init(C, 0)),
             partition.initial_partition(rows, C),
         )  # which some come to in the end
         return (
@@ -228,7 +228,7 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
             and trials.start < starts
             and (trials.best is None) == (trials.least == np.inf)
             and all(
-                run is None or any(is_valid_run(run, state, *shape, method.info) for state in states)
+                run is None or any(is_valid_run(run, state, *shape, solver.info_type) for state in states)
                 for run in (trials.run, trials.best)
             )
         )
@@ -276,7 +276,7 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         rows: Rows,
         run: RunResult,
         latest: list[Any],
-        method: Method,
+        solver: Solver,
         limits: Limits,
         hooks: CallbackHooks,
         start: int,
@@ -286,7 +286,7 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
 
         def step(before: Any) -> tuple[Any, Any]:
             hooks.begin()
-            latest[0], info = method.step(before)
+            latest[0], info = solver.step(before)
             return latest[0], info
 
         def tell(record: dict[str, Any]) -> bool:
@@ -299,17 +299,17 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
             asked = report_step(self, record)
             return hooks.end(latest[0]) or asked
 
-        return drive(step, latest[0], method.done, limits, [tell], keep, run)
+        return drive(step, latest[0], solver.converged, limits, [tell], keep, run)
 
     def _finalize(
-        self, rows: Rows, outcome: RunResult, method: Method, limits: Limits, skipped: list[str]
+        self, rows: Rows, outcome: RunResult, assign: Assign, limits: Limits, skipped: list[str]
     ) -> tuple[RunResult, float]:
         """Label the rows by the centres as they will be published, and leave no cluster empty that could have a row.
 
         Returns their energy too, by distances, in the rows' frame: what starts are compared by. What the time was too short
         for is added to `skipped`.
         """
-        state, labelled_by, assign = getattr(outcome.state, "partition", outcome.state), None, method.assign
+        state, labelled_by = getattr(outcome.state, "partition", outcome.state), None
         energy: float | None = None
         if outcome.info is None and not outcome.history:
             skipped.append("no step over the rows was completed")
@@ -342,9 +342,9 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         energy = partition.energy(rows, state) if energy is None else energy
         return outcome._replace(state=state._replace(bounds=None)), energy  # bounds would leave no room for another start's
 
-    def _evaluate(self, rows: Rows, outcome: RunResult, method: Method) -> tuple[RunResult, float]:
+    def _evaluate(self, rows: Rows, outcome: RunResult, assign: Assign) -> tuple[RunResult, float]:
         """Labels and energy of a start that was settled before."""
-        state, energy = partition.label_and_cost(rows, outcome.state, method.assign)
+        state, energy = partition.label_and_cost(rows, outcome.state, assign)
         energy = partition.energy(rows, state) if energy is None else energy
         return outcome._replace(state=state._replace(bounds=None)), energy
 

@@ -69,9 +69,9 @@ def assign_once(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]
     return projected.assign(rows, state)
 
 
-def final_assigner(assign: Assign) -> Assign:
-    """How to label the rows in the end: by bounds, if there are any."""
-    return lambda rows, state: (assign_once if state.bounds is None else assign)(rows, state)
+def final_assign(rows: Rows, state: Partition, assign: Assign) -> tuple[Iterable[StepStats], Any]:
+    """Label the rows by the final centroids: with bounds, if there are any."""
+    return (assign_once if state.bounds is None else assign)(rows, state)
 
 
 def select_algorithm(rows: Rows, k: int, algorithm: str) -> tuple[str, Assign]:

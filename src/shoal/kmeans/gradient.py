@@ -9,7 +9,7 @@ repetition would (for metric="cosine" nearly so, as a centre is brought back to 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,10 +23,10 @@ from ..fit import streaming_means as running
 from ..fit.base import BaseCentroidClusterer
 from ..fit.centroid_model import NEAR
 from ..fit.parameters import keep
-from ..fit.partition import PartitionInfo
+from ..fit.partition import Partition, PartitionInfo, StepStats
 from ..fit.random_streams import generator
 from ..fit.shuffle import keys_of, shuffled
-from ..fit.solver import Method
+from ..fit.solver import Solver
 from .dispatch import assign_once
 from .init import INITIALIZERS
 
@@ -63,6 +63,43 @@ def online_step(rows: Rows, state: GradientState, ids: Array, unit: float = 1.0)
     epoch = running.run_epoch(rows.with_weights(rows.weights / unit), means, ids, state.labels, state.rate / t)
     info = PartitionInfo(unit * epoch.energy, epoch.shift, len(ids), len(ids) * len(means.weight_sums), epoch.reassigned)
     return state._replace(centers=means.centers, epochs=t), info
+
+
+class GradientSolver(Solver):
+    """Gradient descent with a learning rate of eps_0 / t in epoch t, on all rows at once or row by row."""
+
+    def __init__(self, rows: Rows, model: GradientKMeans, seed: int, tol: float) -> None:
+        super().__init__(rows)
+        self.k, self.learning_rate, self.seed, self.tol = model.n_clusters, model.learning_rate, seed, tol
+        online = model.mode == "online"
+        self.keys = keys_of(rows) if online else None
+        self.unit = 1.0  # of weight
+        if online and self.learning_rate is None:  # weights of less than one row, on the average, are taken to be shares
+            self.unit = min(1.0, float(rows.weights[rows.weights > 0].mean()))
+        default = min(1.0, self.unit * self.k / float(rows.weights.sum())) if online else 0.0
+        self.rate = self.learning_rate or default
+
+    def init(self, centers: Array, start: int) -> GradientState:
+        return GradientState(centers.astype(np.float64), np.full(len(self.rows), -1, np.int32), start, self.rate)
+
+    def step(self, state: GradientState) -> tuple[GradientState, PartitionInfo]:
+        if self.keys is None:
+            new, info = batch_step(self.rows, state, cap=self.learning_rate is None)
+        else:
+            ids = shuffled(self.rows, self.keys, generator(self.seed, state.start, state.epochs + 1))
+            new, info = online_step(self.rows, state, ids, self.unit)
+        if not np.abs(new.centers).max() < NEAR[self.rows.dtype]:
+            raise ValueError(
+                f"learning_rate={self.learning_rate} drives the centres away from the rows (epoch {new.epochs}): "
+                f"give less, for instance {self.k / float(self.rows.weights.sum()):.1g}, or None."
+            )
+        return new, info
+
+    def converged(self, state: GradientState, info: PartitionInfo) -> bool:
+        return info.shift <= self.tol
+
+    def assign(self, rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
+        return assign_once(rows, state)
 
 
 class GradientKMeans(BaseCentroidClusterer):
@@ -134,31 +171,5 @@ class GradientKMeans(BaseCentroidClusterer):
     def _not_distributable_because(self) -> str:
         return "each row moves a centre before the next one looks: take mode='batch'" if self.mode == "online" else ""
 
-    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
-        online = self.mode == "online"
-        keys = keys_of(rows) if online else None
-        unit = 1.0  # of weight
-        if online and self.learning_rate is None:  # weights of less than one row, on the average, are taken to be shares
-            unit = min(1.0, float(rows.weights[rows.weights > 0].mean()))
-        rate = self.learning_rate or (min(1.0, unit * self.n_clusters / float(rows.weights.sum())) if online else 0.0)
-        tol = self.tol * moments.variance
-
-        def advance(state: GradientState) -> tuple[GradientState, PartitionInfo]:
-            if keys is None:
-                new, info = batch_step(rows, state, cap=self.learning_rate is None)
-            else:
-                ids = shuffled(rows, keys, generator(seed, state.start, state.epochs + 1))
-                new, info = online_step(rows, state, ids, unit)
-            if not np.abs(new.centers).max() < NEAR[rows.dtype]:
-                raise ValueError(
-                    f"learning_rate={self.learning_rate} drives the centres away from the rows (epoch {new.epochs}): "
-                    f"give less, for instance {self.n_clusters / float(rows.weights.sum()):.1g}, or None."
-                )
-            return new, info
-
-        return Method(
-            begin=lambda C, start: GradientState(C.astype(np.float64), np.full(len(rows), -1, np.int32), start, rate),
-            step=advance,
-            done=lambda state, info: info.shift <= tol,
-            assign=assign_once,
-        )
+    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> GradientSolver:
+        return GradientSolver(rows, self, seed, self.tol * moments.variance)

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import StrOptions
 
 from ..data.rows import Rows
 from ..data.statistics import Moments
+from ..data.types import Array
 from ..execution.memory import Workload
 from ..fit import partition
 from ..fit.base import BaseCentroidClusterer
 from ..fit.parameters import keep
+from ..fit.partition import Assign, Partition, PartitionInfo, StepStats
 from ..fit.schema import Choice, Spec
-from ..fit.solver import Method
+from ..fit.solver import Solver
 from .dispatch import ALGORITHMS, memory, select_algorithm
 from .init import SETTLED
+
+
+class LloydSolver(Solver):
+    """Lloyd's algorithm: assign every row to its nearest centroid, move each centroid to the mean of its rows."""
+
+    def __init__(self, rows: Rows, assigner: Assign, tol: float) -> None:
+        super().__init__(rows)
+        self.assigner, self.tol = assigner, tol
+
+    def init(self, centers: Array, start: int) -> Partition:
+        return partition.initial_partition(self.rows, centers)
+
+    def step(self, state: Partition) -> tuple[Partition, PartitionInfo]:
+        return partition.advance(self.rows, state, self.assigner)
+
+    def converged(self, state: Partition, info: PartitionInfo) -> bool:
+        return info.reassigned == 0 or info.shift <= self.tol
+
+    def assign(self, rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
+        return self.assigner(rows, state)
 
 
 class KMeans(BaseCentroidClusterer):
@@ -87,12 +109,6 @@ class KMeans(BaseCentroidClusterer):
     def _fitted_schema(self) -> dict[str, Spec]:
         return {**super()._fitted_schema(), "algorithm_": Choice(tuple(ALGORITHMS))}
 
-    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
-        self.algorithm_, assign = select_algorithm(rows, self.n_clusters, self.algorithm)
-        tol = self.tol * moments.variance
-        return Method(
-            begin=lambda centers, start: partition.initial_partition(rows, centers),
-            step=lambda state: partition.advance(rows, state, assign),
-            done=lambda state, info: info.reassigned == 0 or info.shift <= tol,
-            assign=assign,
-        )
+    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> LloydSolver:
+        self.algorithm_, assigner = select_algorithm(rows, self.n_clusters, self.algorithm)
+        return LloydSolver(rows, assigner, self.tol * moments.variance)

@@ -9,8 +9,8 @@ doi:10.1007/BF00938486), not to within a tolerance.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, partial
+from collections.abc import Callable, Iterable
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,9 +25,9 @@ from ..data.types import Array
 from ..fit import streaming_means as running
 from ..fit.base import BaseCentroidClusterer
 from ..fit.parameters import Count, keep
-from ..fit.partition import Partition
+from ..fit.partition import Partition, StepStats
 from ..fit.random_streams import generator
-from ..fit.solver import Method
+from ..fit.solver import Solver
 from ..fit.streaming import BaseStreamingClusterer
 from ..fit.streaming_means import Means
 from .dispatch import assign_once
@@ -118,6 +118,45 @@ def project(v: Array, radius: float) -> Array:
         left = more
 
 
+class MiniBatchSolver(Solver):
+    """Running means over random batches of rows."""
+
+    info_type = MiniBatchInfo
+
+    def __init__(self, rows: Rows, model: MiniBatchKMeans, seed: int, tol: float) -> None:
+        super().__init__(rows)
+        self.k, self.size, self.l1_radius = model.n_clusters, model.batch_size, model.l1_radius
+        self.patience = model.max_no_improvement
+        self.seed, self.tol, self.weight = seed, tol, float(rows.weights.sum())
+        self.weighted_rows = np.flatnonzero(rows.weights > 0) if rows.has_weights else None  # the others have no effect
+        self.n = len(rows) if self.weighted_rows is None else len(self.weighted_rows)
+        self._batches: dict[int, RowBatches] = {}
+
+    def ids(self, start: int, batch: int) -> Array:
+        """Return the rows of a batch."""
+        ids = draw(self.n, self.size, self.seed, start, batch)
+        return ids if self.weighted_rows is None else self.weighted_rows[ids]
+
+    def batch(self, state: MiniBatchState) -> Rows:
+        """Return the next batch."""
+        if self.size >= self.n:
+            return self.rows
+        batches = self._batches.setdefault(state.start, self.rows.batches(partial(self.ids, state.start), self.k))
+        return batches[state.batches + 1]
+
+    def init(self, centers: Array, start: int) -> MiniBatchState:
+        return MiniBatchState(running.initial_means(self.rows, centers), start, centers)
+
+    def step(self, state: MiniBatchState) -> tuple[MiniBatchState, MiniBatchInfo]:
+        return step(self.batch(state), state, self.weight, max(self.n / self.size, 1), self.l1_radius)
+
+    def converged(self, state: MiniBatchState, info: MiniBatchInfo) -> bool:
+        return state.drift <= self.tol or (self.patience is not None and state.idle >= self.patience)
+
+    def assign(self, rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
+        return assign_once(rows, state)
+
+
 class MiniBatchKMeans(BaseStreamingClusterer):
     """Mini-batch k-means: running means over random batches of rows. Near to `KMeans` in a fraction of its time.
 
@@ -197,30 +236,8 @@ class MiniBatchKMeans(BaseStreamingClusterer):
                 "use metric='euclidean' or l1_radius=None."
             )
 
-    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
-        heavy = np.flatnonzero(rows.weights > 0) if rows.has_weights else None
-        n, size, mass = len(rows) if heavy is None else len(heavy), self.batch_size, float(rows.weights.sum())
-        tol, patience = self.tol * moments.variance, self.max_no_improvement
-
-        def ids_of(start: int, batch: int) -> Array:
-            ids = draw(n, size, seed, start, batch)
-            return ids if heavy is None else heavy[ids]
-
-        @cache
-        def batches(start: int) -> RowBatches:
-            return rows.batches(partial(ids_of, start), self.n_clusters)
-
-        def advance(state: MiniBatchState) -> tuple[MiniBatchState, MiniBatchInfo]:
-            batch = batches(state.start)[state.batches + 1] if size < n else rows
-            return step(batch, state, mass, max(n / size, 1), self.l1_radius)
-
-        return Method(
-            begin=lambda centers, start: MiniBatchState(running.initial_means(rows, centers), start, centers),
-            step=advance,
-            done=lambda state, info: state.drift <= tol or (patience is not None and state.idle >= patience),
-            assign=assign_once,
-            info=MiniBatchInfo,
-        )
+    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> MiniBatchSolver:
+        return MiniBatchSolver(rows, self, seed, self.tol * moments.variance)
 
     def _take_in(self, rows: Rows, means: Means) -> None:
         for a in range(0, len(rows), self.batch_size):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -32,8 +32,9 @@ from ..fit.base import BaseCentroidClusterer
 from ..fit.centroid_model import near_block
 from ..fit.loop import Limits, RunResult
 from ..fit.parameters import keep
+from ..fit.partition import Assign, Partition, StepStats
 from ..fit.schema import Number, Spec
-from ..fit.solver import Method
+from ..fit.solver import Solver
 from .dispatch import assign_once
 from .init import INITIALIZERS
 
@@ -203,6 +204,28 @@ def step(rows: Rows, state: MixtureState, bell: Bell) -> tuple[MixtureState, Mix
     return MixtureState(means, fit), info
 
 
+class MixtureSolver(Solver):
+    """EM for a mixture of spherical Gaussians of equal weight and one fixed variance."""
+
+    info_type = MixtureInfo
+
+    def __init__(self, rows: Rows, bell: Bell, tol: float) -> None:
+        super().__init__(rows)
+        self.bell, self.tol = bell, tol
+
+    def init(self, centers: Array, start: int) -> MixtureState:
+        return MixtureState(centers.astype(FLOAT))
+
+    def step(self, state: MixtureState) -> tuple[MixtureState, MixtureInfo]:
+        return step(self.rows, state, self.bell)
+
+    def converged(self, state: MixtureState, info: MixtureInfo) -> bool:
+        return info.gain <= self.tol or info.shift == 0
+
+    def assign(self, rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
+        return assign_once(rows, state)
+
+
 class SphericalMixture(BaseCentroidClusterer):
     """Soft k-means: a mixture of Gaussians of equal weight and one fixed variance, of which only the centres are learned.
 
@@ -283,18 +306,11 @@ class SphericalMixture(BaseCentroidClusterer):
     def _bell(self, rows: Rows) -> Bell:
         return Bell(float(self.variance), rows.frame.exponent)
 
-    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
-        bell = self._bell(rows)
-        return Method(
-            begin=lambda centers, start: MixtureState(centers.astype(FLOAT)),
-            step=lambda state: step(rows, state, bell),
-            done=lambda state, info: info.gain <= self.tol or info.shift == 0,
-            assign=assign_once,
-            info=MixtureInfo,
-        )
+    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> MixtureSolver:
+        return MixtureSolver(rows, self._bell(rows), self.tol)
 
-    def _evaluate(self, rows: Rows, outcome: RunResult, method: Method) -> tuple[RunResult, float]:
-        return self._finalize(rows, outcome, method, Limits(1), [])
+    def _evaluate(self, rows: Rows, outcome: RunResult, assign: Assign) -> tuple[RunResult, float]:
+        return self._finalize(rows, outcome, assign, Limits(1), [])
 
     def _fitted_schema(self) -> dict[str, Spec]:
         return {**super()._fitted_schema(), "log_likelihood_": Number(finite=False)}
@@ -310,13 +326,13 @@ class SphericalMixture(BaseCentroidClusterer):
         return super()._ending_seconds(rows) + labelling_seconds(rows, self.n_clusters, likelihood)
 
     def _finalize(
-        self, rows: Rows, outcome: RunResult, method: Method, limits: Limits, skipped: list[str]
+        self, rows: Rows, outcome: RunResult, assign: Assign, limits: Limits, skipped: list[str]
     ) -> tuple[RunResult, float]:
         """Labels, energy and likelihood of the centres as they will be published. Those that have met are not parted."""
         if not outcome.history:
             skipped.append("no step over the rows was completed")
         state = self._as_published(rows, partition.initial_partition(rows, outcome.state.centers))
-        state = partition.label(rows, state, method.assign)
+        state = partition.label(rows, state, assign)
         k, d = state.centers.shape
         share = weigh(rows, state.centers.astype(FLOAT), self._bell(rows), move=False)
         info = MixtureInfo(share.energy, log_likelihood(share, self._bell(rows), k, d), 0.0, 0.0, len(rows), len(rows) * k)

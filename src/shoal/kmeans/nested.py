@@ -13,8 +13,7 @@ rows these are taken in their own order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -31,12 +30,12 @@ from ..fit import partition
 from ..fit.base import BaseCentroidClusterer
 from ..fit.loop import Limits, RunResult
 from ..fit.parameters import Count, keep
-from ..fit.partition import Assign, Partition
+from ..fit.partition import Assign, Partition, StepStats
 from ..fit.random_streams import generator
 from ..fit.schema import Choice, History, Number, Spec
 from ..fit.shuffle import Order
-from ..fit.solver import Method
-from .dispatch import final_assigner, memory, select_algorithm
+from ..fit.solver import Solver
+from .dispatch import final_assign, memory, select_algorithm
 from .init import INITIALIZERS
 
 MARGIN = 3.0  # gains come in leaps: so many times what is expected is told
@@ -182,6 +181,40 @@ def step(batches: Batches, state: Partition, plan: NestedPlan, wrap_read_errors:
     return after, info
 
 
+class NestedSolver(Solver):
+    """Lloyd's steps on a batch that doubles once centroid noise dominates centroid movement."""
+
+    info_type = NestedInfo
+
+    def __init__(self, rows: Rows, plan: NestedPlan, k: int, seed: int, tol: float, quality: float) -> None:
+        super().__init__(rows)
+        self.plan, self.k, self.seed, self.tol, self.quality = plan, k, seed, tol, quality
+        self._batches: tuple[int, Batches] | None = None  # of the start under way
+
+    def batches(self, start: int) -> Batches:
+        if self._batches is None or self._batches[0] != start:
+            self._batches = start, Batches(self.rows, self.k, generator(self.seed, start, 1))
+        return self._batches[1]
+
+    def init(self, centers: Array, start: int) -> NestedState:
+        batches = self.batches(start)
+        return NestedState(partition.initial_partition(batches.first(batches.size(self.plan.first)), centers), start)
+
+    def step(self, state: NestedState) -> tuple[NestedState, NestedInfo]:
+        before = sum(info.batch == len(state.partition.labels) for info in state.seen)
+        after, info = step(self.batches(state.start), state.partition, self.plan, before)
+        return NestedState(after, state.start, (*(i for i in state.seen if i.batch == info.batch), info)), info
+
+    def converged(self, state: NestedState, info: NestedInfo) -> bool:
+        n = len(self.rows)
+        if info.batch == n and (info.reassigned == 0 or info.shift <= self.tol):
+            return True
+        return remaining(state.seen, n) < self.quality
+
+    def assign(self, rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
+        return final_assign(rows, state, self.plan.assign)
+
+
 class NestedKMeans(BaseCentroidClusterer):
     """k-means on nested mini-batches: a good clustering long before Lloyd's method has one, then its fixed point.
 
@@ -258,46 +291,28 @@ class NestedKMeans(BaseCentroidClusterer):
     ) -> None:
         keep(self, locals())
 
-    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
+    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> NestedSolver:
         _, assign = select_algorithm(rows, self.n_clusters, BOUNDS[self.bounds])
         k, size = self.n_clusters, self.batch_size
         size = max(LEAST, PER_CENTER * k) if isinstance(size, str) else max(size, k)
         plan = NestedPlan(assign, self.rho, size, watch=self.quality > 0)
-        tol = self.tol * moments.variance
-
-        @lru_cache(1)
-        def batches(start: int) -> Batches:
-            return Batches(rows, k, generator(seed, start, 1))
-
-        def begin(centers: Array, start: int) -> NestedState:
-            return NestedState(partition.initial_partition(batches(start).first(batches(start).size(size)), centers), start)
-
-        def advance(state: NestedState) -> tuple[NestedState, NestedInfo]:
-            before = sum(info.batch == len(state.partition.labels) for info in state.seen)
-            after, info = step(batches(state.start), state.partition, plan, before)
-            return NestedState(after, state.start, (*(i for i in state.seen if i.batch == info.batch), info)), info
-
-        def done(state: NestedState, info: NestedInfo) -> bool:
-            whole = info.batch == len(rows)
-            return (whole and (info.reassigned == 0 or info.shift <= tol)) or remaining(state.seen, len(rows)) < self.quality
-
-        return Method(begin, advance, done, final_assigner(assign), NestedInfo)
+        return NestedSolver(rows, plan, k, seed, self.tol * moments.variance, self.quality)
 
     def _memory(self, load: Workload) -> dict[str, float]:
         bounds = memory(BOUNDS[self.bounds], load.n, load.d, self.n_clusters, load.wide)
         return {**super()._memory(load), "the batch's places": 2.0 * load.n, **bounds}
 
     def _finalize(
-        self, rows: Rows, outcome: RunResult, method: Method, limits: Limits, skipped: list[str]
+        self, rows: Rows, outcome: RunResult, assign: Assign, limits: Limits, skipped: list[str]
     ) -> tuple[RunResult, float]:
-        return super()._finalize(rows, outcome._replace(state=outcome.state.partition), method, limits, skipped)
+        return super()._finalize(rows, outcome._replace(state=outcome.state.partition), assign, limits, skipped)
 
     def _fitted_schema(self) -> dict[str, Spec]:
         own = {"remaining_": Number(finite=False), "history_": History(("step", "seconds", *NestedInfo._fields))}
         return {**super()._fitted_schema(), **own, "stop_reason_": Choice(tuple(WHY))}
 
-    def _could_have_left(self, trials: Any, rows: Rows, method: Method, starts: int) -> bool:
-        if not super()._could_have_left(trials, rows, method, starts):
+    def _could_have_left(self, trials: Any, rows: Rows, solver: Solver, starts: int) -> bool:
+        if not super()._could_have_left(trials, rows, solver, starts):
             return False
         return all(type(info) is NestedInfo for info in getattr(getattr(trials.run, "state", None), "seen", ()))
 

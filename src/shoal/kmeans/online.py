@@ -8,7 +8,7 @@ neighbours, so that a weight does what repetition would.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,13 +22,13 @@ from ..fit import partition
 from ..fit import streaming_means as running
 from ..fit.base import BaseCentroidClusterer
 from ..fit.parameters import keep
-from ..fit.partition import Partition, PartitionInfo
+from ..fit.partition import Assign, Partition, PartitionInfo, StepStats
 from ..fit.random_streams import generator
 from ..fit.shuffle import keys_of, shuffled
-from ..fit.solver import Method
+from ..fit.solver import Solver
 from ..fit.streaming import BaseStreamingClusterer
 from ..fit.streaming_means import Means
-from .dispatch import final_assigner, select_algorithm
+from .dispatch import final_assign, select_algorithm
 from .init import INITIALIZERS
 
 
@@ -56,6 +56,37 @@ def step(rows: Rows, state: OnlineState, ids: Array) -> tuple[OnlineState, Parti
     return state._replace(epochs=state.epochs + 1), PartitionInfo(
         epoch.energy, epoch.shift, len(ids), distances, epoch.reassigned
     )
+
+
+class OnlineSolver(Solver):
+    """Epochs of online updates; after the first one, exact batch steps if asked for."""
+
+    def __init__(self, rows: Rows, assigner: Assign, seed: int, tol: float, ends_in_batches: bool) -> None:
+        super().__init__(rows)
+        self.assigner, self.seed, self.tol, self.ends_in_batches = assigner, seed, tol, ends_in_batches
+        self.keys = keys_of(rows)
+
+    def init(self, centers: Array, start: int) -> OnlineState:
+        return begin(self.rows, centers, start)
+
+    def step(self, state: Any) -> tuple[Any, PartitionInfo]:
+        if isinstance(state, Partition):
+            return partition.advance(self.rows, state, self.assigner)
+        ids = shuffled(self.rows, self.keys, generator(self.seed, state.start, state.epochs + 1))
+        state, info = step(self.rows, state, ids)
+        if self.ends_in_batches:
+            return partition.initial_partition(self.rows, np.ascontiguousarray(state.centers, self.rows.dtype)), info
+        return state, info
+
+    def converged(self, state: Any, info: PartitionInfo) -> bool:
+        if not self.ends_in_batches:
+            return info.shift <= self.tol
+        if state.labels[0] < 0:  # exact steps are still to come
+            return False
+        return info.shift <= self.tol or info.reassigned == 0
+
+    def assign(self, rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
+        return final_assign(rows, state, self.assigner)
 
 
 class OnlineKMeans(BaseStreamingClusterer):
@@ -122,26 +153,9 @@ class OnlineKMeans(BaseStreamingClusterer):
     def _memory(self, load: Workload) -> dict[str, float]:
         return {**super()._memory(load), "order of the rows": 24.0 * load.n}
 
-    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
-        keys, tol = keys_of(rows), self.tol * moments.variance
-        assign = select_algorithm(rows, self.n_clusters, "auto")[1]
-
-        def advance(state: Any) -> tuple[Any, PartitionInfo]:
-            if isinstance(state, Partition):
-                return partition.advance(rows, state, assign)
-            ids = shuffled(rows, keys, generator(seed, state.start, state.epochs + 1))
-            state, info = step(rows, state, ids)
-            if self.then == "batch":
-                centers = np.ascontiguousarray(state.centers, rows.dtype)
-                return partition.initial_partition(rows, centers), info
-            return state, info
-
-        def done(state: Any, info: PartitionInfo) -> bool:
-            if self.then == "batch" and state.labels[0] < 0:  # exact steps are still to come
-                return False
-            return info.shift <= tol or (self.then == "batch" and info.reassigned == 0)
-
-        return Method(lambda centers, start: begin(rows, centers, start), advance, done, final_assigner(assign))
+    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> OnlineSolver:
+        assigner = select_algorithm(rows, self.n_clusters, "auto")[1]
+        return OnlineSolver(rows, assigner, seed, self.tol * moments.variance, ends_in_batches=self.then == "batch")
 
     def _take_in(self, rows: Rows, means: Means) -> None:
         running.run_epoch(rows, means, np.arange(len(rows)), np.empty(len(rows), np.int32))

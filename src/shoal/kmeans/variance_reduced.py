@@ -15,7 +15,7 @@ is zero (but for rounding, and without position correction, where the paper's Fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -29,10 +29,10 @@ from ..execution.memory import Workload
 from ..fit import partition
 from ..fit.base import BaseCentroidClusterer
 from ..fit.parameters import Count, keep
-from ..fit.partition import Assign, Partition
+from ..fit.partition import Assign, Partition, StepStats
 from ..fit.random_streams import draw, generator
-from ..fit.solver import Method
-from .dispatch import final_assigner, select_algorithm
+from ..fit.solver import Solver
+from .dispatch import final_assign, select_algorithm
 from .init import INITIALIZERS
 from .projected import Bounds
 
@@ -162,6 +162,28 @@ def batch_gradient(rows: Rows, part: Partition, C: Array) -> Array:
     return np.subtract(C, means, out=means)
 
 
+class VarianceReducedSolver(Solver):
+    """A full pass over the rows, then steps on single rows whose gradients are corrected by that pass."""
+
+    info_type = VarianceReducedInfo
+
+    def __init__(self, rows: Rows, plan: VarianceReducedPlan, tol: float) -> None:
+        super().__init__(rows)
+        self.plan, self.tol = plan, tol
+
+    def init(self, centers: Array, start: int) -> VarianceReducedState:
+        return VarianceReducedState(partition.initial_partition(self.rows, centers), start, 0)
+
+    def step(self, state: VarianceReducedState) -> tuple[VarianceReducedState, VarianceReducedInfo]:
+        return step(self.rows, state, self.plan)
+
+    def converged(self, state: VarianceReducedState, info: VarianceReducedInfo) -> bool:
+        return info.reassigned == 0 or info.shift <= self.tol
+
+    def assign(self, rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
+        return final_assign(rows, state, self.plan.assign)
+
+
 class VarianceReducedKMeans(BaseCentroidClusterer):
     """K-means by variance-reduced steps: a full pass over the rows, then single ones that tell what has changed since.
 
@@ -238,19 +260,12 @@ class VarianceReducedKMeans(BaseCentroidClusterer):
     ) -> None:
         keep(self, locals())
 
-    def _method(self, rows: Rows, moments: Moments, seed: int) -> Method:
+    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> VarianceReducedSolver:
         if self.variant == "vrkm++" and not self.position_correction:
             raise ValueError("variant='vrkm++' lives on position_correction=True: switch it off for variant='vrkm' only.")
         assign = select_algorithm(rows, self.n_clusters, "auto")[1]
         plan = self._plan(assign, int(np.count_nonzero(rows.weights)), seed)
-        tol = self.tol * moments.variance
-        return Method(
-            begin=lambda centers, start: VarianceReducedState(partition.initial_partition(rows, centers), start, 0),
-            step=lambda state: step(rows, state, plan),
-            done=lambda state, info: info.reassigned == 0 or info.shift <= tol,
-            assign=final_assigner(assign),
-            info=VarianceReducedInfo,
-        )
+        return VarianceReducedSolver(rows, plan, self.tol * moments.variance)
 
     def _memory(self, load: Workload) -> dict[str, float]:
         return {**super()._memory(load), "rows to pick": 8.0 * load.n}

@@ -1,0 +1,30 @@
+from . import binary as binary
+from . import datasets as datasets
+from . import exceptions as exceptions
+from . import metrics as metrics
+from . import report as report
+from . import spectral as spectral
+from ._cluster import cluster as cluster
+from .binary.binary_kmeans import BinaryKMeans as BinaryKMeans
+from .binary.compressed import CompressedKMeans as CompressedKMeans
+from .execution.engine import Engine as Engine
+from .execution.memory import MemoryLimit as MemoryLimit
+from .fit.standardized import Standardized as Standardized
+from .formats.checkpoint import Checkpoint as Checkpoint
+from .formats.files import open_rows as open_rows
+from .formats.models import load as load
+from .formats.models import save as save
+from .kmeans.gradient import GradientKMeans as GradientKMeans
+from .kmeans.kmeans import KMeans as KMeans
+from .kmeans.minibatch import MiniBatchKMeans as MiniBatchKMeans
+from .kmeans.mixture import SphericalMixture as SphericalMixture
+from .kmeans.nested import NestedKMeans as NestedKMeans
+from .kmeans.online import OnlineKMeans as OnlineKMeans
+from .kmeans.variance_reduced import VarianceReducedKMeans as VarianceReducedKMeans
+from .spectral.exact import ExactSpectral as ExactSpectral
+from .spectral.landmarks import LandmarkSpectral as LandmarkSpectral
+from .spectral.minibatch import MiniBatchSpectral as MiniBatchSpectral
+from .spectral.nystrom import NystromSpectral as NystromSpectral
+from .spectral.power import PowerSpectral as PowerSpectral
+
+__version__: str
