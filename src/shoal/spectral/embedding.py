@@ -35,7 +35,7 @@ from ..fit.checkpoint import CheckpointSession, open_session
 from ..fit.checkpoint_validation import is_valid_run
 from ..fit.input import check_rows
 from ..fit.loop import REASONS, Limits, RunResult
-from ..fit.parameters import MAX_THREADS, Count, share_docs
+from ..fit.parameters import MAX_THREADS, Count
 from ..fit.random_streams import resolve_seed
 from ..fit.schema import OneOf, Parts, Spec, check_fitted_state, check_unchanged_parameters, floats, matches
 from ..fit.shuffle import keys_of
@@ -43,7 +43,6 @@ from ..kmeans.kmeans import KMeans
 from .affinity import SAMPLE
 from .affinity_factory import GIVEN, KERNEL, NEIGHBOR_ROWS, Reach
 from .laplacian import inverse_root
-from .parameters import ATTRIBUTES, PARAMETERS
 from .tiles import COLUMN_NUMBERS, FEW, SIDE
 
 OF_SOME = (  # parameters, their defaults, and the affinities that they are for
@@ -182,10 +181,6 @@ class BaseSpectralClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         entries = {"P": floats("b", "e"), "q": floats("b")}
         computed = [Parts(Map, {"reach": reach, **entries}) for reach in (KERNEL, NEIGHBOR_ROWS)]
         return OneOf((Parts(Map, {"reach": GIVEN, "P": floats("d", "e"), "q": floats("d")}), *computed))
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        share_docs(cls, PARAMETERS, ATTRIBUTES)
 
     def _validate_params(self) -> None:
         super()._validate_params()

@@ -26,7 +26,7 @@ from ..data.statistics import enter_frame
 from ..data.types import Array
 from ..execution.memory import Workload
 from ..fit.checkpoint import CheckpointSession
-from ..fit.parameters import Count, keep
+from ..fit.parameters import Count
 from ..fit.schema import Below, Number, Parts, RowsSpec, Spec, floats, matches, optional
 from ..kmeans.kmeans import KMeans
 from .embedding import NOISE, BaseSpectralClusterer, EmbeddingResult, SpectralInfo, tell_of_flat, zeros
@@ -73,23 +73,77 @@ class LandmarkMap(NamedTuple):
 
 
 class LandmarkSpectral(BaseSpectralClusterer):
-    """Spectral clustering of rows as mixtures of their nearest landmarks: the fastest, and an approximation.
+    """Spectral clustering of rows represented by their nearest landmarks.
 
     Parameters
     ----------
+    n_clusters : int, default=8
+        Number of clusters, and of eigenvectors in the embedding.
     n_landmarks : int, default=500
-        How many landmarks: centres of a k-means of a few steps (as many as rows, if there are fewer).
+        Number of landmarks: the centroids of a k-means of a few steps (the number of rows, if that is smaller).
     n_nearest : int, default=6
-        How many landmarks a row is a mixture of.
+        Number of nearest landmarks that represent a row.
     sigma : float or None, default=None
-        A landmark at distance d has a share of exp(-d^2 / sigma^2), before the shares are made to add up to one. None for
-        each row's own: the root mean square of its distances from its landmarks. (One for all would be too small for rows
-        that lie apart: each would be its own landmark's alone, and a cluster.)
-    ...
+        Scale of the weights: a landmark at distance d has the weight ``exp(-d^2 / sigma^2)``, before the weights of a row are
+        normalized to sum to one. None uses a scale per row, the root mean square of the distances to its landmarks. A single
+        scale is too small for outlying rows: each of them would have the weight of one landmark only and form its own cluster.
+    normalize : bool, default=False
+        Whether to scale the rows of the embedding to unit length before k-means, as Ng, Jordan and Weiss do.
+    n_init : int, default=10
+        Number of k-means initializations on the embedding.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the random numbers. Pass an int for reproducible results.
+    n_threads : int or None, default=None
+        Number of threads. None uses as many as OpenMP would. The result does not depend on it.
+    callback : callable or None, default=None
+        Function called with a copy of each record of `history_`. The fit stops if it returns a true value.
+    verbose : int, default=0
+        Whether to print each record of `history_`.
 
     Attributes
     ----------
-    ...
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each row. Equal to ``predict(X)``.
+    embedding_ : ndarray of shape (n_samples, n_clusters)
+        Leading eigenvectors, one per column.
+    eigenvalues_ : ndarray of shape (n_clusters,)
+        Eigenvalues of D^-1/2 A D^-1/2 in descending order. Values above 1 occur only if they, or the degrees, are estimates.
+    kmeans_ : KMeans
+        Model fitted to the embedding.
+    sigma_ : float or None
+        Scale that was used; None if there is no common scale.
+    history_ : list of dict
+        One record per step: step, seconds, objective (-1/2 Tr(W' L W) or an estimate of it), change (root mean square of the
+        sines of the angles between the subspaces before and after the step), columns (number of columns of the affinity matrix
+        used) and flops (operation count, given the distances to the landmarks).
+    n_iter_ : int
+        Number of steps.
+    stop_reason_ : {"converged", "max_iter", "time_budget", "callback"}
+        Why the steps ended.
+    extension_ : Extension
+        Mapping of new rows used by `predict` and `transform`.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`. Defined only if X has feature names that are all strings.
+
+    See Also
+    --------
+    ExactSpectral : Leading eigenvectors from ARPACK.
+    MiniBatchSpectral : Stochastic gradients on a few columns per step.
+    NystromSpectral : Approximation from the affinities to a random sample.
+    PowerSpectral : Block power iteration.
+
+    Notes
+    -----
+    Each row is a convex combination of its nearest landmarks (LSC-K). The eigenvectors follow from a matrix of n_landmarks x
+    n_landmarks, so the cost grows linearly with the number of rows.
+
+    Differs from [1]_: the kernel is ``exp(-d^2 / sigma^2)``, and sigma is chosen per row by default.
+
+    References
+    ----------
+    .. [1] X. Chen and D. Cai (2011), Large scale spectral clustering with landmark-based representation, AAAI.
 
     Examples
     --------
@@ -126,7 +180,16 @@ class LandmarkSpectral(BaseSpectralClusterer):
         callback: Callable[[dict[str, Any]], bool | None] | None = None,
         verbose: int = 0,
     ) -> None:
-        keep(self, locals())
+        self.n_clusters = n_clusters
+        self.n_landmarks = n_landmarks
+        self.n_nearest = n_nearest
+        self.sigma = sigma
+        self.normalize = normalize
+        self.n_init = n_init
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.callback = callback
+        self.verbose = verbose
 
     def _memory(self, load: Workload) -> dict[str, float]:
         return {**super()._memory(load), "mixtures": 40.0 * load.n * min(self.n_nearest, self.n_landmarks)}

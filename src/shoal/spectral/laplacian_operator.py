@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -43,12 +43,12 @@ class BaseLaplacianClusterer(BaseSpectralClusterer):
         "store": ["boolean", StrOptions({"auto"})],
     }
 
-    affinity: str
+    affinity: Literal["rbf", "rbf-norm", "self-tuning", "knn", "precomputed"]
     sigma: float | None
     n_neighbors: int | None
-    neighbors: str
+    neighbors: Literal["exact", "pynndescent"]
     degree_samples: Any
-    store: bool | str
+    store: bool | Literal["auto"]
 
     @abstractmethod
     def _solve(self, L: Laplacian, session: CheckpointSession, deadline: float | None) -> tuple[Array, Array, RunResult]:

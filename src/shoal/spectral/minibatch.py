@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -23,7 +23,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..data.types import Array, is_sparse
 from ..fit.checkpoint import CheckpointSession
 from ..fit.loop import Limits, RunResult
-from ..fit.parameters import Count, keep
+from ..fit.parameters import Count
 from ..fit.random_streams import generator
 from .affinity import KernelAffinity
 from .embedding import SpectralInfo, zeros
@@ -145,45 +145,130 @@ def quotients(L: Laplacian, W: Array, count: int, rng: np.random.Generator) -> A
 
 
 class MiniBatchSpectral(BaseLaplacianClusterer):
-    """Spectral clustering by stochastic gradients: each step looks at a few columns of L, and no matrix of them all is made.
+    """Spectral clustering by stochastic gradients on the Stiefel manifold.
 
     Parameters
     ----------
-    batch_size : int, default=500
-        How many columns a step looks at (m); on average, where they are drawn.
-    n_vectors : int or None, default=None
-        Of how many random vectors a gradient is the mean (N_r). None for one a column, which has the least noise.
-    batch : {"shuffled", "drawn"}, default="shuffled"
-        "shuffled": rows are shuffled and come in turn, each column in the vector of its part of the batch. "drawn": each
-        vector has each column with probability batch_size / (n_vectors n_samples).
-    init : {"sample", "random"}, default="sample"
-        Where W starts: from the eigenvectors of 1000 rows (of more than 200,000, up to 3000), extended to all, or from random
-        vectors, as in the paper and for more than 1000 clusters. Some rows of a sparse graph say nothing of the others, and a
-        whole product with it costs little: "sample" is then Lanczos' method, as in `ExactSpectral`, without any batches.
-    steps : {"adagrad", "harmonic"}, default="harmonic"
-        How far to go along a gradient: as AdaGrad says, entry by entry, as in the paper; or, in units of the eigenvalues,
-        2 / (t + 2) of the way in step t, in which the start counts as the steps that its columns would have made.
-    learning_rate : float or None, default=None
-        AdaGrad's master step length, in units of 1 / sqrt(n_samples), up to 1e6. None for 0.3 from a sample and 1 from random
-        vectors. Harmonic steps have none.
-    max_iter : int or None, default=None
-        Most steps. None for 200, or, from a sample, as many as look at each column once, if that is less.
+    n_clusters : int, default=8
+        Number of clusters, and of eigenvectors in the embedding.
+    affinity : {"rbf", "rbf-norm", "self-tuning", "knn", "precomputed"}, default="rbf"
+        Affinity between two rows. The affinity of a row to itself is zero.
+
+        - "rbf": ``exp(-|x - y|^2 / sigma^2)``.
+        - "rbf-norm": ``exp(-|x - y| / sigma^2)``, as printed in [1]_.
+        - "self-tuning": ``exp(-|x - y|^2 / (s_x s_y))``, where ``s_x`` is the distance from row x to its nearest neighbor
+          number `n_neighbors`.
+        - "knn": graph that connects each row with its `n_neighbors` nearest neighbors.
+        - "precomputed": X holds the affinities, dense or sparse, symmetric and non-negative. New rows hold their affinities
+          to the rows of the fit.
+    sigma : float or None, default=None
+        Scale of the affinities "rbf" and "rbf-norm". None estimates it from a sample of the rows: the median distance within
+        which the nearer half of a row's cluster lies, if all clusters have the same size. Non-convex clusters, such as rings,
+        need a smaller value.
+    n_neighbors : int or None, default=None
+        Number of neighbors for the affinities "knn" (None is 10) and "self-tuning" (None is 7).
+    neighbors : {"exact", "pynndescent"}, default="exact"
+        Neighbor search for the affinity "knn": all pairwise distances, in blocks, or the approximate search of the package
+        pynndescent (dense rows only).
     degree_samples : "auto", int or None, default="auto"
-        From how many random columns to estimate the degrees (the sums of the affinities' rows); `degree_error_` says how far
-        off they are. None to compute them, which looks at every pair of rows once. "auto" is None up to 20,000 rows and for
-        affinities that are in memory, else 4096.
-    ...
+        Number of random columns from which to estimate the degrees (the row sums of the affinity matrix). None computes them
+        from all pairs of rows. "auto" is None for up to 20,000 rows and for affinities in memory, and 4096 otherwise.
+        `degree_error_` is the estimated error.
+    store : bool or "auto", default=False
+        Whether to keep the full matrix of n_samples x n_samples affinities in memory instead of computing columns when they
+        are needed. "auto" stores up to 1 GiB (about 16,000 rows of float32). Graphs ("knn", "precomputed") are in memory
+        anyway, and stay sparse if they are sparse.
+    batch_size : int, default=500
+        Number of columns per step (m in the paper); the expected number if ``batch="drawn"``.
+    n_vectors : int or None, default=None
+        Number of random vectors averaged per gradient (N_r in the paper). None uses one per column, which has the least
+        variance.
+    batch : {"shuffled", "drawn"}, default="shuffled"
+        Sampling of the columns. "shuffled" visits all columns in random order before any is used again. "drawn" includes each
+        column in each vector with probability ``batch_size / (n_vectors * n_samples)``, as in the paper.
+    init : {"sample", "random"}, default="sample"
+        Initialization of the eigenvectors. "sample" extends the eigenvectors of 1000 rows (up to 3000 if there are more than
+        200,000 rows) to all rows. "random" starts from random vectors, as in the paper; it is always used for more than 1000
+        clusters. For a sparse graph, "sample" uses the Lanczos method, as `ExactSpectral` does, and no batches, because a
+        product with the whole graph is cheap.
+    steps : {"adagrad", "harmonic"}, default="harmonic"
+        Step lengths. "adagrad" adapts them per entry, as in the paper. "harmonic" uses ``2 / (t + 2)`` in step t, in units of
+        the inverse eigenvalues; the columns used by the initialization count as steps.
+    learning_rate : float or None, default=None
+        Master step length of AdaGrad, in units of ``1 / sqrt(n_samples)``, at most 1e6. None is 0.3 for ``init="sample"`` and 1
+        for ``init="random"``. It must be None for ``steps="harmonic"``.
+    max_iter : int or None, default=None
+        Maximum number of steps. None is 200; with ``init="sample"``, the number of steps that use each column once, if that is
+        smaller.
+    tol : float, default=0.02
+        Stop when the subspace changes by no more than this in one step (`change` in `history_`).
+    time_budget : float or None, default=None
+        Time limit in seconds, counted from the call of `fit`. The steps may use three quarters of the time that the degrees
+        leave, k-means the rest. A fit always computes the affinities, the degrees, the initialization (or one step if there is
+        none) and one k-means initialization, even if this exceeds the limit.
+    normalize : bool, default=False
+        Whether to scale the rows of the embedding to unit length before k-means, as Ng, Jordan and Weiss do.
+    n_init : int, default=10
+        Number of k-means initializations on the embedding.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the random numbers. Pass an int for reproducible results.
+    n_threads : int or None, default=None
+        Number of threads. None uses as many as OpenMP would. The result does not depend on it.
+    callback : callable or None, default=None
+        Function called with a copy of each record of `history_`. The fit stops if it returns a true value.
+    verbose : int, default=0
+        Whether to print each record of `history_`.
 
     Attributes
     ----------
-    ...
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each row. Equal to ``predict(X)``, unless the affinity is precomputed.
+    embedding_ : ndarray of shape (n_samples, n_clusters)
+        Leading eigenvectors, one per column.
+    eigenvalues_ : ndarray of shape (n_clusters,)
+        Eigenvalues of D^-1/2 A D^-1/2 in descending order. Values above 1 occur only if they, or the degrees, are estimates.
+    kmeans_ : KMeans
+        Model fitted to the embedding.
+    sigma_ : float or None
+        Scale that was used; None if there is no common scale.
     degree_error_ : float
-        The root mean square of the relative standard errors of the degrees; 0 where they are exact.
+        Root mean square of the relative standard errors of the degrees; 0 if they are exact.
+    history_ : list of dict
+        One record per step: step, seconds, objective (-1/2 Tr(W' L W) or an estimate of it), change (root mean square of the
+        sines of the angles between the subspaces before and after the step), columns (number of columns of the affinity matrix
+        used) and flops (operation count by the formulas of Han and Filippone, given the affinities).
+    n_iter_ : int
+        Number of steps.
+    stop_reason_ : {"converged", "max_iter", "time_budget", "callback"}
+        Why the steps ended.
+    extension_ : Extension
+        Nystroem extension used by `predict` and `transform`. It refers to X, which is not copied and must not be
+        modified.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`. Defined only if X has feature names that are all strings.
+
+    See Also
+    --------
+    ExactSpectral : Leading eigenvectors from ARPACK.
+    LandmarkSpectral : Approximation by nearest landmarks; the fastest.
+    NystromSpectral : Approximation from the affinities to a random sample.
+    PowerSpectral : Block power iteration.
 
     Notes
     -----
-    `eigenvalues_` are those of W' L W. Of more than 1000 rows whose affinities are not in memory, it is estimated from 1000
-    rows of L W: near where W has come near the eigenvectors, and within a few hundredths elsewhere.
+    Each step uses a few columns of L. The full affinity matrix is neither computed nor stored, unless `store` is set.
+
+    `eigenvalues_` are those of W' L W. For more than 1000 rows whose affinities are not in memory, this matrix is estimated
+    from 1000 rows of L W: accurately where W is close to the eigenvectors, and within a few hundredths elsewhere.
+
+    Differs from [1]_: W starts from the eigenvectors of a sample, steps are harmonic by default, the step length is in units of
+    ``1 / sqrt(n_samples)``, and W is rotated into eigenvectors at the end.
+
+    References
+    ----------
+    .. [1] Y. Han and M. Filippone (2017), Mini-batch spectral clustering, IJCNN. doi:10.1109/IJCNN.2017.7966346
 
     Examples
     --------
@@ -214,9 +299,9 @@ class MiniBatchSpectral(BaseLaplacianClusterer):
 
     batch_size: int
     n_vectors: int | None
-    batch: str
-    init: str
-    steps: str
+    batch: Literal["shuffled", "drawn"]
+    init: Literal["sample", "random"]
+    steps: Literal["adagrad", "harmonic"]
     learning_rate: float | None
     max_iter: int | None
     tol: float
@@ -225,17 +310,17 @@ class MiniBatchSpectral(BaseLaplacianClusterer):
         self,
         n_clusters: int = 8,
         *,
-        affinity: str = "rbf",
+        affinity: Literal["rbf", "rbf-norm", "self-tuning", "knn", "precomputed"] = "rbf",
         sigma: float | None = None,
         n_neighbors: int | None = None,
-        neighbors: str = "exact",
-        degree_samples: int | str | None = "auto",
-        store: bool = False,
+        neighbors: Literal["exact", "pynndescent"] = "exact",
+        degree_samples: int | Literal["auto"] | None = "auto",
+        store: bool | Literal["auto"] = False,
         batch_size: int = 500,
         n_vectors: int | None = None,
-        batch: str = "shuffled",
-        init: str = "sample",
-        steps: str = "harmonic",
+        batch: Literal["shuffled", "drawn"] = "shuffled",
+        init: Literal["sample", "random"] = "sample",
+        steps: Literal["adagrad", "harmonic"] = "harmonic",
         learning_rate: float | None = None,
         max_iter: int | None = None,
         tol: float = 0.02,
@@ -247,7 +332,28 @@ class MiniBatchSpectral(BaseLaplacianClusterer):
         callback: Callable[[dict[str, Any]], bool | None] | None = None,
         verbose: int = 0,
     ) -> None:
-        keep(self, locals())
+        self.n_clusters = n_clusters
+        self.affinity = affinity
+        self.sigma = sigma
+        self.n_neighbors = n_neighbors
+        self.neighbors = neighbors
+        self.degree_samples = degree_samples
+        self.store = store
+        self.batch_size = batch_size
+        self.n_vectors = n_vectors
+        self.batch = batch
+        self.init = init
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.time_budget = time_budget
+        self.normalize = normalize
+        self.n_init = n_init
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.callback = callback
+        self.verbose = verbose
 
     def _validate_params(self) -> None:
         super()._validate_params()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -23,7 +23,7 @@ from ..data.statistics import enter_frame
 from ..data.types import Array
 from ..execution.memory import Workload
 from ..fit.checkpoint import CheckpointSession
-from ..fit.parameters import Count, keep
+from ..fit.parameters import Count
 from ..fit.random_streams import generator
 from .affinity import KernelAffinity, fill
 from .affinity_factory import KERNELS, Choice, kernel
@@ -80,19 +80,86 @@ def nystrom(rows: Rows, u: Array, basis: KernelAffinity, k: int) -> tuple[Map, A
 
 
 class NystromSpectral(BaseSpectralClusterer):
-    """Spectral clustering from the affinities of all rows to a random few: fast, and an approximation.
+    """Spectral clustering by the Nystroem approximation of the affinity matrix.
 
     Parameters
     ----------
+    n_clusters : int, default=8
+        Number of clusters, and of eigenvectors in the embedding.
     n_samples : int, default=500
-        How many rows to take (all, if there are fewer).
+        Number of rows drawn at random as the basis (all rows, if there are fewer).
     affinity : {"rbf", "rbf-norm", "self-tuning"}, default="rbf"
-        How alike two rows are: see `ExactSpectral`.
-    ...
+        Affinity between two rows.
+
+        - "rbf": ``exp(-|x - y|^2 / sigma^2)``.
+        - "rbf-norm": ``exp(-|x - y| / sigma^2)``.
+        - "self-tuning": ``exp(-|x - y|^2 / (s_x s_y))``, where ``s_x`` is the distance from row x to its nearest neighbor
+          number `n_neighbors`.
+    sigma : float or None, default=None
+        Scale of the affinities "rbf" and "rbf-norm". None estimates it from a sample of the rows: the median distance within
+        which the nearer half of a row's cluster lies, if all clusters have the same size. Non-convex clusters, such as rings,
+        need a smaller value.
+    n_neighbors : int or None, default=None
+        Neighbor that defines the scale of a row for the affinity "self-tuning" (None is 7).
+    normalize : bool, default=False
+        Whether to scale the rows of the embedding to unit length before k-means, as Ng, Jordan and Weiss do.
+    n_init : int, default=10
+        Number of k-means initializations on the embedding.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the random numbers. Pass an int for reproducible results.
+    n_threads : int or None, default=None
+        Number of threads. None uses as many as OpenMP would. The result does not depend on it.
+    callback : callable or None, default=None
+        Function called with a copy of each record of `history_`. The fit stops if it returns a true value.
+    verbose : int, default=0
+        Whether to print each record of `history_`.
 
     Attributes
     ----------
-    ...
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each row. Equal to ``predict(X)``.
+    embedding_ : ndarray of shape (n_samples, n_clusters)
+        Leading eigenvectors, one per column.
+    eigenvalues_ : ndarray of shape (n_clusters,)
+        Eigenvalues of D^-1/2 A D^-1/2 in descending order. Values above 1 occur only if they, or the degrees, are estimates.
+    kmeans_ : KMeans
+        Model fitted to the embedding.
+    sigma_ : float or None
+        Scale that was used; None if there is no common scale.
+    history_ : list of dict
+        One record per step: step, seconds, objective (-1/2 Tr(W' L W) or an estimate of it), change (root mean square of the
+        sines of the angles between the subspaces before and after the step), columns (number of columns of the affinity matrix
+        used) and flops (operation count by the formulas of Han and Filippone, given the affinities).
+    n_iter_ : int
+        Number of steps.
+    stop_reason_ : {"converged", "max_iter", "time_budget", "callback"}
+        Why the steps ended.
+    extension_ : Extension
+        Nystroem extension used by `predict` and `transform`.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`. Defined only if X has feature names that are all strings.
+
+    See Also
+    --------
+    ExactSpectral : Leading eigenvectors from ARPACK.
+    LandmarkSpectral : Approximation by nearest landmarks; the fastest.
+    MiniBatchSpectral : Stochastic gradients on a few columns per step.
+    PowerSpectral : Block power iteration.
+
+    Notes
+    -----
+    The affinities of all rows to a random sample of m rows approximate the whole matrix. The cost is O(n m^2); no n x n matrix
+    is computed.
+
+    Differs from [1]_: negligible directions are left out of the inverse of the m x m matrix, and the n x m matrix is recomputed
+    in blocks instead of stored.
+
+    References
+    ----------
+    .. [1] C. Fowlkes, S. Belongie, F. Chung and J. Malik (2004), Spectral grouping using the Nystroem method.
+           doi:10.1109/TPAMI.2004.1262185
 
     Examples
     --------
@@ -113,7 +180,7 @@ class NystromSpectral(BaseSpectralClusterer):
     }
 
     n_samples: int
-    affinity: str
+    affinity: Literal["rbf", "rbf-norm", "self-tuning"]
     sigma: float | None
     n_neighbors: int | None
 
@@ -122,7 +189,7 @@ class NystromSpectral(BaseSpectralClusterer):
         n_clusters: int = 8,
         *,
         n_samples: int = 500,
-        affinity: str = "rbf",
+        affinity: Literal["rbf", "rbf-norm", "self-tuning"] = "rbf",
         sigma: float | None = None,
         n_neighbors: int | None = None,
         normalize: bool = False,
@@ -132,7 +199,17 @@ class NystromSpectral(BaseSpectralClusterer):
         callback: Callable[[dict[str, Any]], bool | None] | None = None,
         verbose: int = 0,
     ) -> None:
-        keep(self, locals())
+        self.n_clusters = n_clusters
+        self.n_samples = n_samples
+        self.affinity = affinity
+        self.sigma = sigma
+        self.n_neighbors = n_neighbors
+        self.normalize = normalize
+        self.n_init = n_init
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.callback = callback
+        self.verbose = verbose
 
     def _compared_with(self, load: Workload) -> int:
         return min(load.n, self.n_samples)
