@@ -1,2 +1,4 @@
-"""Benchmarks: problems x adapters x config. `python -m bench --help` says how to run them, `python -m bench table` prints
-the results that are kept in `bench/results`."""
+"""Benchmarks of Shoal and other libraries on the same problems.
+
+`python -m bench --help` lists the suites; `python -m bench table` prints the tracked results in `bench/results`.
+"""

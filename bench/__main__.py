@@ -1,4 +1,4 @@
-"""`python -m bench [suite ...]`: run suites and keep their results; `table`: print what is kept; `page`: put it into docs."""
+"""Command line: run suites and store their results (`table` prints stored results, `page` updates the tables in docs)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SUITES: dict[str, Suite] = {
 def parse(words: Sequence[str]) -> argparse.Namespace:
     what = "; ".join(f"{name}: {(suite.__doc__ or '').splitlines()[0]}" for name, suite in SUITES.items())
     parser = argparse.ArgumentParser(
-        "python -m bench", description=f"{what} 'table' prints the kept results, 'page' keeps docs/scale.md up."
+        "python -m bench", description=f"{what} 'table' prints the stored results, 'page' updates the tables in docs."
     )
     parser.add_argument("suites", nargs="*", metavar="suite", help=f"default: {' '.join(DEFAULT)}; quick: all")
     parser.add_argument("--repeats", type=int, default=3, help="rounds of every timed comparison")

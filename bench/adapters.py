@@ -1,6 +1,6 @@
-"""One small function a library: the same rows, the same start where the library takes one, all rows, no early stop.
+"""Adapters: one function per library that fits the same rows, from the same initial centroids if the library accepts them.
 
-A library that did something else than it was asked for is an error, not a result.
+Libraries use all rows and do not stop early. A library that deviates from the requested settings raises an error.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ Array = np.ndarray[Any, Any]
 
 
 class Fit(NamedTuple):
-    """What came out. `energy` is what the library itself says, `distances` what it says it computed; 0: it does not say."""
+    """Result of a fit. `energy` and `distances` are the values reported by the library; 0 if it reports none."""
 
     centers: Array
     n_iter: int
     energy: float = 0.0
     distances: int = 0
-    ran: str = ""  # the algorithm, where the library chooses
+    ran: str = ""  # the algorithm, if the library chooses one
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """fit(X, C0, iters, tol) of a library."""
+    """A library and its function fit(X, C0, iters, tol)."""
 
     name: str
     package: str
     fit: Callable[[Any, Array, int, float], Fit]
-    takes_start: bool = True  # otherwise it starts from rows of its own choice
+    takes_start: bool = True  # otherwise it uses its own initialization
     takes_tol: bool = True  # otherwise it runs all its iterations
-    efforts: tuple[float, ...] = ()  # what stands for iterations where several lengths of a fit are tried
+    efforts: tuple[float, ...] = ()  # values used instead of iterations when fits of several lengths are compared
 
     def missing(self) -> bool:
         return find_spec(self.package) is None
@@ -57,14 +57,14 @@ def _shoal(algorithm: str) -> Callable[[Any, Array, int, float], Fit]:
 def _nested(X: Any, C0: Array, quality: float, tol: float) -> Fit:
     from shoal import NestedKMeans
 
-    quality = quality if quality < 1 else 0.0  # a warm-up asks for iterations
+    quality = quality if quality < 1 else 0.0  # a warm-up passes a number of iterations
     model = NestedKMeans(len(C0), init=C0, quality=quality, tol=tol, random_state=0, n_threads=cpu_count()).fit(X)
     distances = sum(record["distances"] for record in model.history_)
     return Fit(model.cluster_centers_, model.n_iter_, model.inertia_, distances)
 
 
 def _variance_reduced(variant: str, rate: float) -> Callable[[Any, Array, float, float], Fit]:
-    """Until the energy is no more than `target`: a step tells that of the centres that came in, which are then published."""
+    """Fit until the energy is at most `target`. A step reports the energy of its input centroids, which are then the result."""
 
     def fit(X: Any, C0: Array, target: float, tol: float) -> Fit:
         from shoal import VarianceReducedKMeans
@@ -136,7 +136,7 @@ def _sklearnex(X: Any, C0: Array, iters: int, tol: float) -> Fit:
 
 
 def _faiss(X: Any, C0: Array, iters: int, tol: float) -> Fit:
-    """Returns centres only: it does not label the rows by them. No tolerance."""
+    """Fit with faiss, which has no tolerance and returns centroids without final labels."""
     faiss: Any = import_module("faiss")
     k, d = C0.shape
     model = faiss.Clustering(d, k)
@@ -153,7 +153,7 @@ def _faiss(X: Any, C0: Array, iters: int, tol: float) -> Fit:
 
 
 def _faiss_super(X: Any, C0: Array, iters: int, tol: float) -> Fit:
-    """Prunes by chance, so not exact; needs 32 columns; starts from rows of its own choice; returns centres only."""
+    """Fit with the approximate SuperKMeans of faiss: at least 32 columns, own initialization, no final labels."""
     faiss: Any = import_module("faiss")
     k, d = C0.shape
     faiss.omp_set_num_threads(cpu_count())
@@ -163,7 +163,7 @@ def _faiss_super(X: Any, C0: Array, iters: int, tol: float) -> Fit:
 
 
 def _superkmeans(X: Any, C0: Array, iters: int, tol: float, hierarchical: bool = False) -> Fit:
-    """Prunes by chance, so not exact; starts from rows of its own choice; returns centres only."""
+    """Fit with the approximate superkmeans: own initialization, no final labels."""
     from superkmeans import SuperKMeans
 
     k, d = C0.shape
@@ -222,7 +222,7 @@ SPARSE_RACERS = ("sklearn", "sklearn-minibatch", "sklearnex")
 
 
 def seed_shoal(X: Array, k: int, seed: int) -> Callable[[], Array]:
-    """Our k-means++, ready to run: the rows have been measured, as in a fit before its first centre."""
+    """Return a function that runs Shoal's k-means++ on rows whose statistics are already computed, as in a fit."""
     from shoal.data.rows import Rows
     from shoal.data.sources import find_source
     from shoal.data.statistics import measure
@@ -242,7 +242,7 @@ def seed_shoal(X: Array, k: int, seed: int) -> Callable[[], Array]:
 
 
 def seed_sklearn(X: Array, k: int, seed: int) -> Callable[[], Array]:
-    """scikit-learn's k-means++ on all rows, with the norms that a fit would hand it."""
+    """Return a function that runs scikit-learn's k-means++ on all rows, with precomputed norms, as in a fit."""
     from sklearn.cluster import kmeans_plusplus
 
     norms = np.einsum("ij,ij->i", X, X)
@@ -253,7 +253,7 @@ SEEDERS: dict[str, Callable[[Array, int, int], Callable[[], Array]]] = {"shoal":
 
 
 def labeller(library: str, X: Any, C: Array) -> Callable[[], Array]:
-    """The rows' labels by these centres, ready to be found."""
+    """Return a function that labels the rows by these centroids."""
     if library == "shoal-codes":
         from shoal import BinaryKMeans, binary
 
@@ -267,7 +267,7 @@ def labeller(library: str, X: Any, C: Array) -> Callable[[], Array]:
 
 
 def restart(library: str, X: Array, k: int, n_init: int, seed: int) -> Fit:
-    """A fit from the library's own seeding, the best of some starts."""
+    """Fit with the library's own initialization; the best of `n_init` runs."""
     model = (
         import_module({"shoal": "shoal", "sklearn": "sklearn.cluster"}[library])
         .KMeans(k, n_init=n_init, random_state=seed)

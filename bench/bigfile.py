@@ -1,4 +1,4 @@
-"""A file that is larger than the memory a fit may take: does it keep to its limit, and what does that cost?
+"""Fits of a file larger than the memory limit: peak memory and time.
 
 Each fit runs in a process of its own, which tells its largest resident size.
 """
@@ -30,7 +30,7 @@ SMALLER = 6  # Parquet and checkpoints are tried on this part of the rows
 
 
 def write_rows(path: Path, n: int, d: int, k: int) -> None:
-    """Clouds that touch, as .npy, a part at a time."""
+    """Write overlapping Gaussian clusters to an .npy file, in parts."""
     C = np.random.default_rng(0).standard_normal((k, d), dtype=np.float32)
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (n, d)})
@@ -42,7 +42,7 @@ def write_rows(path: Path, n: int, d: int, k: int) -> None:
 
 
 def write_parquet(path: Path, rows: Any) -> None:
-    """One column of lists, in row groups as pyarrow makes them for such rows."""
+    """Write the rows as one list column, with pyarrow's default row groups."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -54,7 +54,7 @@ def write_parquet(path: Path, rows: Any) -> None:
 
 
 def child(task: dict[str, Any]) -> dict[str, Any]:
-    """One fit; the kernels are loaded before the clock starts."""
+    """Run one fit; kernels are loaded before the clock starts."""
     import shoal
 
     k, counted = task["k"], [0]
@@ -82,7 +82,7 @@ def child(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _count(rows: Any, name: str, counted: list[int]) -> None:
-    """Rows that go out of the file."""
+    """Count the rows that are read from the file."""
     inner = getattr(rows._rows, name)
 
     def watched(*args: Any) -> Any:
@@ -94,7 +94,7 @@ def _count(rows: Any, name: str, counted: list[int]) -> None:
 
 
 class Field:
-    """Where fits run."""
+    """The processes and files of the fits."""
 
     def __init__(self, lab: Lab, start: str) -> None:
         self.lab, self.start = lab, start
@@ -112,14 +112,14 @@ class Field:
         return told
 
     def turns(self, path: Path, k: int, fits: dict[str, dict[str, Any]], repeats: int) -> dict[str, dict[str, Any]]:
-        """Each in its turn, several times; medians of the times."""
+        """Run the fits in turn, several times, and return median times."""
         every = [{name: self.fit(name, path, k, **options) for name, options in fits.items()} for _ in range(repeats)]
         times = ("seconds", "cpu")
         return {name: {**every[-1][name], **{t: median(turn[name][t] for turn in every) for t in times}} for name in fits}
 
 
 def bigfile(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """A 6 GB file under 512 MB: memory, time beside rows in memory, `auto`, Parquet and checkpoints."""
+    """A 6 GB file under a limit of 512 MB: memory, time relative to rows in memory, `auto`, Parquet and checkpoints."""
     (n, d), k = ((60_000, 16), 10) if lab.quick else (SHAPE, CLUSTERS)
     size = 4 * n * d
     if shutil.disk_usage(lab.folder).free < 2.5 * size:
@@ -140,7 +140,7 @@ def bigfile(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def _limited(lab: Lab, field: Field, path: Path, k: int, size: int) -> Entry:
-    """Lloyd's, which reads the rows once a step."""
+    """Measure Lloyd's algorithm, which reads the rows once per step."""
     fits: dict[str, dict[str, Any]] = {"file, limited": {"limit": True}, "in memory": {"memory": True}}
     took = field.turns(path, k, fits, min(lab.repeats, 2))
     ours, theirs = took["file, limited"], took["in memory"]

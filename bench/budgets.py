@@ -1,4 +1,4 @@
-"""Fits under a time budget: by how much does each method overrun it?
+"""Measure by how much each method overruns its time budget.
 
 `python -m bench.budgets [METHOD ...] [--out FILE]` fits every method (or the named ones) to dense and to sparse rows, for few
 and many clusters and several budgets, fresh and resumed from a checkpoint, and prints one JSON line per fit. A first fit of
@@ -69,7 +69,7 @@ def cases(method: str) -> list[tuple[int, float, bool]]:
 
 
 class Killed(BaseException):
-    """Stands for the death of the process."""
+    """Simulates the death of the process."""
 
 
 def kill(record: dict[str, Any]) -> None:
@@ -77,7 +77,7 @@ def kill(record: dict[str, Any]) -> None:
 
 
 def work(method: str, layout: str, skip: int) -> None:
-    """In a process of its own: all cases but the first, a line each."""
+    """Run the cases after the first `skip` in this process; print one line per case."""
     import shoal
 
     name, options = METHODS[method]

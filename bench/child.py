@@ -1,4 +1,4 @@
-"""The process in which one library runs: tasks come in as lines of JSON, answers go out the same way.
+"""Child process that runs one library: reads tasks and writes results as lines of JSON.
 
 Rows are loaded and the library is warmed up on a few of them before the clock starts.
 """
@@ -49,7 +49,7 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
 
 
 def fit(task: dict[str, Any]) -> dict[str, Any]:
-    """Fits of so many iterations, or other degrees of effort, one after the other; all their centres go to a file."""
+    """Run fits of the given numbers of iterations (or other efforts) in turn and write their centroids to a file."""
     library = task["library"]
     X, C0 = _load(task["rows"]), np.load(task["start"])
     _warm(library, X, len(C0))
@@ -97,7 +97,7 @@ def restarts(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def labels(task: dict[str, Any]) -> dict[str, Any]:
-    """One fit of an estimator by its name; its labels go to a file."""
+    """Fit an estimator given by name and write its labels to a file."""
     X = _load(task["rows"])
     make = getattr(import_module("shoal" if task["library"] == "shoal" else "sklearn.cluster"), task["method"])
     make(**task["options"]).fit(X[:WARM_ROWS])
@@ -112,7 +112,7 @@ def labels(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def memory(task: dict[str, Any]) -> dict[str, Any]:
-    """A fit of rows that stay in their file. The parent watches the memory between `begun` and `ended`."""
+    """Fit memory-mapped rows. The parent samples the memory between `begun` and `ended`."""
     X, C0 = np.load(task["rows"], mmap_mode="r"), np.load(task["start"])
     _warm(task["library"], X, len(C0))  # read-only rows: Numba compiles for those apart
     gc.collect()
@@ -122,7 +122,7 @@ def memory(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def status(process: int | str) -> dict[str, int]:
-    """Memory of a process in bytes, as Linux tells it."""
+    """Return the memory of a process in bytes, from Linux /proc."""
     with open(f"/proc/{process}/status") as lines:
         pairs = (line.split(":", 1) for line in lines if line.startswith(("Vm", "Rss")))
         return {key: int(value.split()[0]) * 1024 for key, value in pairs}

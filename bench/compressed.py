@@ -1,4 +1,4 @@
-"""Suites of codes: how fast rows of bits are labelled, how soon compressed k-means is there, how good, in what memory."""
+"""Suites for binary codes: speed of assignment, and time, accuracy and memory of compressed k-means."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MB = 1e6
 
 
 def popcount(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """One assignment of rows to centres: codes of 128 bits against floats."""
+    """One assignment of rows to centroids: 128-bit codes against floats."""
     measure = (
         "Seconds of `predict` for all rows, from the second call on, medians: float rows by KMeans and by scikit-learn, "
         "their packed codes of 128 bits by BinaryKMeans (the codes being there already)."
@@ -46,7 +46,7 @@ def popcount(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def compress(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """A whole fit of CompressedKMeans against our own k-means to convergence."""
+    """A whole fit of CompressedKMeans against Shoal's k-means to convergence."""
     measure = (
         "Seconds of a whole fit: CompressedKMeans as it comes, with its codes learned and the rows compressed, and k-means to "
         "tol=1e-4 from random rows. 'refined' ends with one exact pass over the float rows, whose energy is compared."
@@ -98,7 +98,7 @@ def _methods(k: int, bits: int) -> dict[str, Callable[[int], Any]]:
 
 
 def accuracy(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """How much of the classes k-means, LSH with k-means on bits, and compressed k-means find."""
+    """Accuracy of k-means, LSH with k-means on bits, and compressed k-means on labelled data."""
     from shoal.metrics import accuracy as matched
 
     seeds = 2 if lab.quick else 10
@@ -123,7 +123,7 @@ def accuracy(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def codes_memory(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """What it takes to compress and cluster a file of 4 GB."""
+    """Memory and time to compress and cluster a 4 GB file."""
     if not Path("/proc/self/status").exists():
         lab.leave_out("codes_memory: only Linux tells how much memory is resident")
         return

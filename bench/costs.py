@@ -1,4 +1,4 @@
-"""Dask: what a round costs beside the arithmetic, in seconds of cores: a task, a byte down, a byte up. `scale` is fed by it."""
+"""Dask overhead in CPU seconds: per task, per byte sent and per byte received. Input of the model in `scale`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TOIL = 4  # products of two matrices of 512 rows, in every task
 
 
 def spent(client: Any) -> Any:
-    """Seconds that this process (the driver, and the scheduler) has had, and the workers."""
+    """Return the CPU seconds of this process (driver and scheduler) and of the workers."""
     return np.array([time.process_time(), sum(client.run(time.process_time).values())])
 
 
 def toiled(_: Any, order: Any) -> int:
-    """Arithmetic, and nothing else. Beside none, costs would be too low: threads of a core would have it for themselves."""
+    """Run matrix products only. Without competing arithmetic, the measured overhead would be too low."""
     A = np.full((512, 512), 1 / 512, np.float32)
     for _ in range(TOIL):
         A = A @ A
@@ -37,7 +37,7 @@ def heard(block: Any, values: Any, order: Any) -> int:
 
 
 def answered(block: Any, order: Any, clusters: int, columns: int) -> Any:
-    """A share of so many clusters."""
+    """Return a share of `clusters` clusters."""
     from shoal.data.blocks import SumDeltas
     from shoal.fit.partition import StepStats
 
@@ -47,7 +47,7 @@ def answered(block: Any, order: Any, clusters: int, columns: int) -> Any:
 
 
 def costs(lab: Lab) -> Iterator[Entry]:
-    """Seconds of the driver and of workers, a task and a MB; GFLOP/s of a core in the plan's blocks; rows that move."""
+    """Driver and worker CPU time per task and per MB, GFLOP/s per core, and the fraction of reassigned rows."""
     import shoal
 
     rows: list[Entry] = []
@@ -69,8 +69,8 @@ def costs(lab: Lab) -> Iterator[Entry]:
 def _rounds(lab: Lab, client: Any, count: int) -> list[Entry]:
     from shoal.data.rows import Rows
     from shoal.data.sources import find_source
-    from shoal.distributed import task_batching as loads
-    from shoal.distributed.scheduler import INLINE
+    from shoal.distributed import task_batching
+    from shoal.distributed.scheduler import MAX_INLINE_SPEC_BYTES
     from shoal.execution.engine import resolve_source
     from shoal.execution.threads import Threads, default_threads
 
@@ -78,7 +78,7 @@ def _rounds(lab: Lab, client: Any, count: int) -> list[Entry]:
     rows, near = Rows.of(resolve_source(held(client, X, count))), Rows.of(find_source(X))  # a block a partition
     executor = Threads(default_threads())
     values = np.random.default_rng(0).normal(size=len(rows))
-    order = np.zeros(INLINE // 8 + 1)  # is passed on from worker to worker, as centres are
+    order = np.zeros(MAX_INLINE_SPEC_BYTES // 8 + 1)  # is passed on from worker to worker, as centres are
     shape = (10, 10) if lab.quick else (1000, 512)
     totals = [np.zeros(shape), *np.zeros((2, shape[0])), np.zeros(shape[0], np.int64)]
 
@@ -99,7 +99,7 @@ def _rounds(lab: Lab, client: Any, count: int) -> list[Entry]:
             share.moves.add_to(*totals)
 
     rows, near = rows.with_executor(executor), near.with_executor(executor)
-    with executor, patch.object(loads, "LONG", 0.0):  # every task goes alone
+    with executor, patch.object(task_batching, "BATCH_SECONDS", 0.0):  # every task goes alone
         took = {kind: _took(lab, client, kind) for kind in (alone, empty, down, up)}
     sizes = {down: values.nbytes / 1e6, up: count * shape[0] * (8 * shape[1] + 32) / 1e6}
     task, of_worker = (took[empty] - [0, took[alone][0]]) / count * 1e3
@@ -116,7 +116,7 @@ def _rounds(lab: Lab, client: Any, count: int) -> list[Entry]:
 
 
 def _took(lab: Lab, client: Any, work: Callable[[], None]) -> Any:
-    """Seconds of the driver and of the workers."""
+    """Return the CPU seconds of driver and workers for `work`."""
     work()
     times = []
     for _ in range(lab.repeats):
@@ -128,7 +128,7 @@ def _took(lab: Lab, client: Any, work: Callable[[], None]) -> Any:
 
 
 def _flops(d: int, k: int) -> float:
-    """Operations a second of CPU time, a block for each core: those of the matrix product, over all that a block takes."""
+    """Return floating-point operations of the matrix product per CPU second of a whole block, one block per core."""
     from shoal.data.rows import Rows, rows_in_a_block
     from shoal.data.sources import find_source
     from shoal.execution.threads import default_threads, on_threads
@@ -146,7 +146,7 @@ def _flops(d: int, k: int) -> float:
 
 
 def _given_back(lab: Lab) -> float:
-    """What workers take for some steps if they give freed memory back at once, as dask has it, over what they take as it is."""
+    """Return the worker time of steps with Dask's immediate release of freed memory, relative to Shoal's setting."""
     import shoal
 
     n, d, k = (4_000, 16, 8) if lab.quick else (320_000, 128, 500)
@@ -169,7 +169,7 @@ def _give_back() -> None:
 
 
 def _moving(lab: Lab) -> dict[int, float]:
-    """Share of the rows that change cluster, by the step."""
+    """Return the fraction of rows that change their cluster, by step."""
     import shoal
 
     k = 10 if lab.quick else 200

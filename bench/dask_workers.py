@@ -1,4 +1,4 @@
-"""Workers of dask on this machine, rows for them, and a clock."""
+"""Local Dask workers, generated rows and timing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def clouds(n: int, d: int, groups: int, seed: int = 0, apart: float = 3.0) -> An
 
 
 def held(client: Any, X: Any, chunks: int) -> Any:
-    """X on the workers."""
+    """Return X as a Dask array held by the workers."""
     import dask.array as da
     from distributed import wait
 

@@ -1,4 +1,4 @@
-"""Dask: on any number of workers, and whichever of them are killed, every method finds the bits that threads find."""
+"""Dask: compare results bit for bit with threads, for several numbers of workers and with killed workers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _collection() -> Any:
 
 
 def counts(lab: Lab) -> Iterator[Entry]:
-    """One, two and four workers: whatever is not bit-equal to threads over the same partitions is harm."""
+    """Fit on one, two and four workers; count results that differ from threads on the same partitions."""
     import shoal
 
     D = _collection()
@@ -73,7 +73,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def kills(lab: Lab) -> Iterator[Entry]:
-    """kill -9 of a worker at random moments of a fit; whatever is not bit-equal to threads is harm."""
+    """Kill a worker (SIGKILL) at random moments of a fit; count results that differ from threads."""
     import shoal
 
     times = 1 if lab.quick else int(os.environ.get("SHOAL_KILLS", KILLS))
@@ -115,7 +115,7 @@ def kills(lab: Lab) -> Iterator[Entry]:
 
 
 def _pids(client: Any) -> list[int]:
-    """Of all workers; one may be dead without anybody knowing."""
+    """Return the process ids of all workers; one may have died unnoticed."""
     while True:
         try:
             return list(client.run(os.getpid).values())
@@ -124,7 +124,7 @@ def _pids(client: Any) -> list[int]:
 
 
 def _all_there(client: Any, count: int) -> None:
-    """Who was killed is started again by his nanny, most of the time; else there is another one."""
+    """Wait until all workers run: a killed worker is restarted by its nanny, or replaced."""
     try:
         client.wait_for_workers(count, timeout=30)
     except TimeoutError:
@@ -133,7 +133,7 @@ def _all_there(client: Any, count: int) -> None:
 
 
 def _kill(pid: int, after: float, done: threading.Event, hits: list[int]) -> None:
-    """Unless the fit is over by then."""
+    """Kill a process after a delay, unless the fit has ended."""
     if not done.wait(after):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A clock that goes from event to event, and what has to be shared meanwhile: for simulations."""
+"""Discrete-event simulation: a clock and shared resources."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Clock:
 
 
 class Shared:
-    """Cores, or a link: jobs have them in equal shares, none of them more than one."""
+    """Cores or a link, shared equally between jobs; a job uses at most one unit."""
 
     def __init__(self, clock: Clock, servers: float = 1.0) -> None:
         self.clock, self.servers = clock, servers

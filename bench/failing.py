@@ -1,4 +1,4 @@
-"""Disks that fail: every call of the system's by which a file is written fails once, and nothing may be lost by it."""
+"""Failing disks: each system call that writes a file fails once, and no stored result may be lost."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .signals import is_sound
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS)
 SITES = ("open", "write", "flush", "fsync", "replace")
-MOST = 1000  # calls
+MAX_CALLS = 1000  # upper limit of the n-th call made to fail; the loops end at the first n without such a call
 
 
 def saves(folder: Path, number: int) -> tuple[int, int]:
-    """A model over an older one: how many calls failed, and after how many of them the old file was not as it was."""
+    """Overwrite a model; return the number of failed calls and of cases in which the old file was damaged."""
     import shoal
 
     path, X = folder / "model.npz", np.random.default_rng(0).normal(size=(300, 4))
@@ -31,7 +31,7 @@ def saves(folder: Path, number: int) -> tuple[int, int]:
     shoal.save(model, path)
     before, tried, harmed = path.read_bytes(), 0, 0
     for site in SITES:
-        for call in range(1, MOST):
+        for call in range(1, MAX_CALLS):
             with failing_at(site, call, number) as failed, contextlib.suppress(OSError):
                 shoal.save(model, path)
             if not failed():
@@ -42,14 +42,14 @@ def saves(folder: Path, number: int) -> tuple[int, int]:
 
 
 def fits(folder: Path, number: int, quick: bool) -> tuple[int, int]:
-    """The same of `shoal fit --force`, whose files are many."""
+    """Do the same for all files of `shoal fit --force`."""
     rows, old, out = folder / "rows.npy", folder / "old", folder / "out"
     np.save(rows, np.random.default_rng(0).normal(size=(60, 2)))
     command = ["fit", str(rows), "--method", "lloyd", "--threads", "1", "-q"]
     assert _ended([*command, "-k", "2", "-o", str(old)]) == 0
     tried = harmed = 0
     for site in SITES[3:] if quick else SITES:
-        for call in range(1, MOST):
+        for call in range(1, MAX_CALLS):
             shutil.copytree(old, out)
             with failing_at(site, call, number) as failed:
                 code = _ended([*command, "-k", "3", "-o", str(out), "--force"])
@@ -62,7 +62,7 @@ def fits(folder: Path, number: int, quick: bool) -> tuple[int, int]:
 
 
 def _ended(command: list[str]) -> int:
-    """The exit code of a command, which says nothing here."""
+    """Return the exit code of a command, with its output discarded."""
     from shoal.cli.main import main
 
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -74,7 +74,7 @@ def _ended(command: list[str]) -> int:
 
 
 def _is_kept(old: Path, out: Path) -> bool:
-    """Is the old result there as it was, or, where some of its files are new and whole ones, said to be none; and no more?"""
+    """Return whether the old result is intact, or marked as unfinished with complete files, and no other files exist."""
     before, after = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in (old, out))
     new = {name for name in before if after.get(name) != before[name]}
     is_result = json.loads(after["run.json"])["status"] == "done"
@@ -82,7 +82,7 @@ def _is_kept(old: Path, out: Path) -> bool:
 
 
 class Failing:
-    """A file whose n-th write, or flush, fails."""
+    """A file whose n-th write or flush fails."""
 
     def __init__(self, file: Any, site: str, tick: Callable[[], None]) -> None:
         self._file, self._site, self._tick = file, site, tick
@@ -101,7 +101,7 @@ class Failing:
 
 @contextlib.contextmanager
 def failing_at(site: str, call: int, number: int) -> Iterator[Callable[[], bool]]:
-    """Let the n-th call in here fail; what is given tells whether there was one."""
+    """Make the n-th call fail; yield a function that returns whether it was reached."""
     left = [call]
 
     def tick() -> None:

@@ -1,4 +1,4 @@
-"""What can go wrong with files, in full: kills, full disks, cut files, flipped bits, hostile models. Counts, not times.
+"""Fault injection for files: kills, full disks, truncated files, flipped bits and malicious models. Counts, not times.
 
 The tests try a tenth of each. What is found here is a number of cases that went wrong: none may.
 """
@@ -29,7 +29,7 @@ KILLS, CUTS, FLIPS = 200, 100, 10_000
 
 
 def faults(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """Kills, full disks, cut files, flipped bits and hostile models: how many of them do harm."""
+    """Number of harmful kills, full disks, truncated files, flipped bits and malicious models."""
     checks: dict[str, Callable[[Lab, int], Entry]] = {
         "kills": kills,
         "disks": disks,
@@ -51,7 +51,7 @@ def _entry(lab: Lab, name: str, measure: str, rows: list[Entry], bad: Sequence[s
 
 
 def kills(lab: Lab, less: int) -> Entry:
-    """kill -9, half of them inside a write; each fit goes on until it ends."""
+    """Kill fits (SIGKILL), half of them during a write, and resume each until it ends."""
     from tests.formats.crashes import MODELS
 
     names = ["KMeans", "MiniBatchSpectral"] if lab.quick else list(MODELS)
@@ -80,7 +80,7 @@ def _model(folder: Path) -> Path:
 
 
 def _checkpoint(folder: Path) -> tuple[Path, Callable[[], Any]]:
-    """A file that a fit left when it was cut off, and how to go on with it."""
+    """Return a checkpoint of an interrupted fit and a function that resumes it."""
     import shoal
 
     path, X = folder / "checkpoint.npz", np.random.default_rng(0).normal(size=(300, 4))
@@ -99,7 +99,7 @@ def _checkpoint(folder: Path) -> tuple[Path, Callable[[], Any]]:
 
 
 def disks(lab: Lab, less: int) -> Entry:
-    """Each call of the system's that a write makes fails, in each of three ways: of `save`, and of all that a fit writes."""
+    """Make each system call of a write fail in three ways, for `save` and for all files of a fit."""
     rows = []
     for name, tries in (("save", failing.saves), ("fit", partial(failing.fits, quick=lab.quick))):
         for number in failing.ERRORS:
@@ -119,7 +119,7 @@ def _fresh(lab: Lab) -> str:
 
 
 def cuts(lab: Lab, less: int) -> Entry:
-    """Files of every format, cut at random places, and of no bytes."""
+    """Truncate files of every format at random positions and to zero bytes."""
     from shoal import open_rows
     from tests.formats import writers
 
@@ -150,7 +150,7 @@ def cuts(lab: Lab, less: int) -> Entry:
 
 
 def flips(lab: Lab, less: int) -> Entry:
-    """Single bits of a model and of a checkpoint."""
+    """Flip single bits of a model and of a checkpoint."""
     import shoal
     from shoal.exceptions import InvalidModelError
 
@@ -173,7 +173,7 @@ def flips(lab: Lab, less: int) -> Entry:
 
 
 def hostile(lab: Lab, less: int) -> Entry:
-    """Models that were made to do harm, each in a fresh process."""
+    """Load malicious models, each in a fresh process."""
     from tests.formats.test_models import HOSTILE, sealed
 
     code = (

@@ -1,4 +1,4 @@
-"""How things are measured: one library at a time, each in a process of its own, in turns; medians of what they took.
+"""Measurement: each library runs alone, in its own process, in turn; results are medians.
 
 Energies are recomputed here in float64, whatever the libraries say.
 """
@@ -35,13 +35,13 @@ SAMPLE_SECONDS = 0.005
 
 
 def environment() -> dict[str, str]:
-    """For child processes: the modules that this process sees, and as many threads for every library."""
+    """Return the environment of child processes: the same module path and number of threads for every library."""
     paths = os.pathsep.join(path for path in sys.path if path)
     return {**os.environ, "PYTHONPATH": paths, **dict.fromkeys(THREADS, str(cpu_count()))}
 
 
 def busy(seconds: float = 0.1) -> float:
-    """Share of the CPUs that is in use while this process sleeps: what others take from a measurement."""
+    """Return the fraction of CPU time used by other processes while this process sleeps."""
     seen = []
     for pause in (seconds, 0.0):
         try:
@@ -56,7 +56,7 @@ def busy(seconds: float = 0.1) -> float:
 
 
 def energy(X: Any, C: Array) -> float:
-    """Sum of squared distances to the nearest centre: float64, blocks of rows, (x - c)^2 and not its expansion.
+    """Return the sum of squared distances to the nearest centroid, as (x - c)^2 in float64, in blocks of rows.
 
     (But for sparse rows, which have too many columns for that; they have length one, so no digits are lost.)
     """
@@ -75,7 +75,7 @@ def energy(X: Any, C: Array) -> float:
 
 
 class Worker:
-    """A child process that does tasks for one library."""
+    """A child process that runs tasks for one library."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -110,7 +110,7 @@ class Worker:
 
 
 class Watch:
-    """Samples the anonymous memory of a process while a task runs: what no file backs, so what a fit really adds."""
+    """Sample the anonymous memory of a process (not backed by a file) while a task runs."""
 
     def __init__(self, pid: int) -> None:
         self.pid, self.samples = pid, [(0.0, 0)]
@@ -134,7 +134,7 @@ class Watch:
 
 
 class Lab:
-    """A run: its settings, its scratch folder, its processes, and what was left out."""
+    """A run: settings, scratch folder, processes and skipped problems."""
 
     def __init__(self, repeats: int = 3, quick: bool = False) -> None:
         self.repeats, self.quick = (1 if quick else repeats), quick
@@ -162,7 +162,7 @@ class Lab:
         self.failures += failed
 
     def share(self, name: str, X: Any) -> str:
-        """A file for the child processes."""
+        """Write a file for the child processes."""
         if hasattr(X, "indptr"):
             path = self.folder / f"{name}.npz"
             sparse.save_npz(path, X, compressed=False)
@@ -172,14 +172,14 @@ class Lab:
         return str(path)
 
     def present(self, libraries: Sequence[str]) -> list[str]:
-        """Those that are installed."""
+        """Return the libraries that are installed."""
         absent = [name for name in libraries if ADAPTERS[name].missing()]
         for name in absent:
             self.leave_out(f"{name}: {ADAPTERS[name].package} is not installed")
         return [name for name in libraries if name not in absent]
 
     def ask(self, task: dict[str, Any], watch: bool = False) -> Answer:
-        """Have a task done in a process of its own. A quick run keeps one process a package: it times nothing in earnest."""
+        """Run a task in its own process. A quick run, whose times do not count, reuses one process per package."""
         package = ADAPTERS[task["library"]].package if task["library"] in ADAPTERS else "shoal"
         if not self.quick:
             time.sleep(0.3)  # for the threads of our own last product to go to sleep
@@ -230,7 +230,7 @@ def _seconds(answer: Answer) -> str:
 
 
 def each(answers: list[Answer], what: str) -> list[float]:
-    """What each repeat took: a whole fit, or one iteration where fits of two lengths were made."""
+    """Return the time of each repeat: a whole fit, or one iteration if fits of two lengths were made."""
     if len(answers[0]["runs"]) == 1:
         return [answer["runs"][0][what] for answer in answers]
     pairs = [answer["runs"] for answer in answers]

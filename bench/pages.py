@@ -1,4 +1,4 @@
-"""Tables of docs/scale.md and docs/papers.md: `python -m bench page` makes them anew from the results that are kept."""
+"""Generate the tables of docs/scale.md and docs/papers.md from the tracked results (`python -m bench page`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEAD = "| claim | published | here | verdict |\n|---|---|---|---|\n"
 
 
 def filled(text: str, folder: Path = FOLDER) -> str:
-    """The page with a table in each marked place; where nothing is kept yet, it stays as it is."""
+    """Return the page with all marked tables replaced; a table without a tracked result stays unchanged."""
 
     def table(place: re.Match[str]) -> str:
         found = _results(folder, place[3], place[4]) if place[2] == "bench" else _claims(folder, place[3])
@@ -30,7 +30,7 @@ def _results(folder: Path, suite: str, problems: str) -> str:
 
 
 def _claims(folder: Path, paper: str) -> str:
-    """Of the claims.json that a full run of `shoal reproduce` has left, kept as claims_<paper>.json."""
+    """Return the table of claims_<paper>.json, the claims.json of a full run of `shoal reproduce`."""
     path = folder / f"claims_{paper}.json"
     if not path.exists():
         return ""

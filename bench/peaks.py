@@ -1,4 +1,4 @@
-"""Peak memory of every method under the limit that Shoal itself recommends, by layout and shape of the rows.
+"""Peak memory of every method under the memory limit that Shoal recommends, by layout and shape of the rows.
 
 Each fit runs in a process of its own: it asks for the limit with one that is far too small, fits under the limit that the
 refusal names, and tells its largest resident size.
@@ -34,7 +34,7 @@ STORED = 30  # values in a sparse row
 
 
 class Shape(NamedTuple):
-    """Rows of a problem."""
+    """Rows, columns and clusters of a problem."""
 
     n: int
     d: int
@@ -42,7 +42,7 @@ class Shape(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Rows that are tried, and in which layouts."""
+    """Shapes and layouts of a problem."""
 
     dense: Shape
     sparse: Shape
@@ -66,7 +66,7 @@ def shape_of(problem: str, layout: str) -> Shape:
 
 
 def write(folder: Path, problem: str, layout: str) -> Path:
-    """The rows of a problem as a file; those in memory are read from it."""
+    """Write the rows of a problem to a file; in-memory layouts are read from it."""
     shape, rng = shape_of(problem, layout), np.random.default_rng(0)
     path = folder / f"{'-'.join(map(str, shape))}.{'npz' if layout in SPARSE else 'npy'}"
     if path.exists():
@@ -91,19 +91,19 @@ def write(folder: Path, problem: str, layout: str) -> Path:
 
 
 def child(task: dict[str, Any]) -> dict[str, Any]:
-    """One fit under the limit that its refusal names."""
+    """Run one fit under the limit that its error message recommends."""
     import shoal
-    from shoal.cli.methods import METHODS
+    from shoal.cli.methods import REGISTRY
 
     warnings.simplefilter("ignore")
-    name, options = METHODS[task["method"]]
-    cls, k = getattr(shoal, name), task["k"]
+    spec = REGISTRY[task["method"]]
+    cls, k = getattr(shoal, spec.estimator), task["k"]
     rows: Any = shoal.open_rows(task["path"])
     if task["layout"] == "dense":
         rows = np.load(task["path"])
     elif task["layout"] == "sparse":
         rows = sparse.csr_array(sparse.load_npz(task["path"]))
-    model = cls(k, random_state=0, **options)
+    model = cls(k, random_state=0, **spec.options)
     quick: dict[str, Any] = {"n_init": 1, "max_iter": 3}
     if task["one row"]:
         quick["init"] = _copies_of_one_row
@@ -133,7 +133,7 @@ def _copies_of_one_row(X: Any, k: int, random_state: Any) -> Any:
 
 
 def ask(folder: Path, method: str, layout: str, problem: str) -> dict[str, Any]:
-    """Limit and peak of one fit, in a process of its own; of a second one, if the first had to compile its kernels."""
+    """Return limit and peak of a fit in its own process; repeat the fit if kernels had to be compiled."""
     path, k = write(folder, problem, layout), shape_of(problem, layout).k
     task = {"method": method, "layout": layout, "path": str(path), "k": k, "one row": PROBLEMS[problem].one_row}
     code = "import json, sys; from bench.peaks import child; print(json.dumps(child(json.loads(sys.argv[1]))))"
@@ -151,10 +151,10 @@ def ask(folder: Path, method: str, layout: str, problem: str) -> dict[str, Any]:
 
 
 def cases() -> Iterator[tuple[str, str, str]]:
-    """Method, layout and problem of every fit."""
-    from shoal.cli.methods import METHODS
+    """Yield method, layout and problem of every fit."""
+    from shoal.cli.methods import REGISTRY
 
-    for method in METHODS:
+    for method in REGISTRY:
         if method == "binary":
             names = ["bits"]
         elif method in PAIRWISE:
@@ -170,7 +170,7 @@ QUICK = ("lloyd", "npz", "small, empty")
 
 
 def peaks(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """Peak memory of every method, layout and shape under the limit that Shoal recommends."""
+    """Peak memory of every method, layout and shape under the recommended memory limit."""
     chosen = [case for case in ([QUICK] if lab.quick else cases()) if not only or case[0] in only]
     measure = (
         "Largest resident size of a process that fits under the limit that Shoal names when it is asked with one of 1 MB; "

@@ -1,4 +1,4 @@
-"""What a very large fit would take on many machines: simulated, from costs measured on one, and checked against it."""
+"""Simulate a very large fit on many machines from costs measured on one, and validate the simulation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEEDS = "run `python -m bench scaleout --only overhead --only costs` first"
 
 
 def plan(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """A billion rows into 100,000 clusters on a hundred machines, simulated; and how well that finds what was measured here."""
+    """Simulate a billion rows, 100,000 clusters and 100 machines; compare the simulation with measurements."""
     kept = {} if lab.quick else by_problem(FOLDER / "scaleout.json")
     measured = {row["cost"]: row["value"] for row in kept["costs"]["rows"]} if "costs" in kept else TINY
     if measured is TINY and not lab.quick:
@@ -47,7 +47,7 @@ def costs_of(measured: dict[str, float], flops: float | None = None) -> Costs:
 
 
 def check(settings: list[Entry], lab: Lab, measured: dict[str, float]) -> Iterator[Entry]:
-    """What workers on this machine took, and what the simulation makes of it from what threads took."""
+    """Compare measured times of local workers with times simulated from those of threads."""
     rows: list[Entry] = []
     for setting in settings:
         threads, dask = setting["rows"]

@@ -1,4 +1,4 @@
-"""The problems: rows, how many clusters, and the centres that every library starts from."""
+"""Benchmark problems: rows, number of clusters and initial centroids."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Problem:
 
 
 def dense(rows: Any) -> Array:
-    """A few rows as an array."""
+    """Return rows as a dense array."""
     return rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
 
 
 def start_of(X: Any, k: int, seed: int = 0) -> Array:
-    """k rows drawn at random, no two alike: a centre that starts on another would be empty."""
+    """Return k distinct random rows; of two equal centroids, one would be empty."""
     order = np.random.default_rng(seed).permutation(X.shape[0])
     take = order[: 2 * k]
     rows = dense(X[take])
@@ -73,7 +73,7 @@ def blobs(n: int, d: int, m: int, seed: int = 0) -> Array:
 
 
 def sparse_rows(n: int, d: int, per_row: int, seed: int = 0) -> Any:
-    """Unit rows with a few columns each, for a small run without data."""
+    """Return sparse unit rows with a few entries each, for quick runs without data files."""
     rng = np.random.default_rng(seed)
     columns = (rng.exponential(d / 8, (n, per_row)).astype(np.int64) + rng.integers(4, size=(n, 1)) * (d // 4)) % d
     X = sparse.csr_array((np.ones(n * per_row, np.float32), (np.repeat(np.arange(n), per_row), columns.ravel())), shape=(n, d))
@@ -81,7 +81,7 @@ def sparse_rows(n: int, d: int, per_row: int, seed: int = 0) -> Any:
 
 
 def two_clouds(n: int) -> Array:
-    """Rows in two unit squares, in turn; those at even places near the origin."""
+    """Return rows alternating between two unit squares; even rows are near the origin."""
     X = np.empty((n, 2), np.float32)
     rng = np.random.default_rng(0)
     for a in range(0, n, 1 << 20):
@@ -113,7 +113,7 @@ newsgroups, wordnet = partial(_text, "20newsgroups"), partial(_text, "wordnet_gl
 
 
 def franti(name: str) -> tuple[Array, int]:
-    """Rows in float64 and the number of clusters."""
+    """Return the rows in float64 and the number of clusters."""
     parts = np.load(path_of(f"franti/{name}", FRANTI_SITE))
     return parts["X"].astype(np.float64), len(parts["centroids"])
 

@@ -1,4 +1,4 @@
-"""Suites about what a fit needs besides time: memory, a first start, and room for very many rows."""
+"""Suites for memory, start-up time and very many rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def map_of_blobs(lab: Lab, n: int, d: int, k: int) -> dict[str, str]:
 
 
 def memory(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """What a fit adds to a memory map."""
+    """Memory that a fit of a memory map allocates."""
     if not Path("/proc/self/status").exists():
         lab.leave_out("memory: only Linux tells how much memory is anonymous")
         return
@@ -62,7 +62,7 @@ def memory(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def _first_fit(package: str, cache: str | None) -> float:
-    """Seconds of a fresh process from its start to its end."""
+    """Return the wall-clock seconds of a fresh process."""
     env = environment() if cache is None else {**environment(), "NUMBA_CACHE_DIR": cache}
     began = time.monotonic()
     subprocess.run([sys.executable, "-c", FIRST_FIT.format(package=package)], env=env, check=True, start_new_session=True)
@@ -70,7 +70,7 @@ def _first_fit(package: str, cache: str | None) -> float:
 
 
 def startup(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """A first fit of 1000 rows in a fresh process, import included. A quick run does not wait for the compiler."""
+    """First fit of 1000 rows in a fresh process, including imports; a quick run does not include compilation."""
     taken: dict[str, list[float]] = {"shoal, cold cache": [], "shoal, warm cache": [], "sklearn": []}
     if lab.quick:
         taken = {"shoal, warm cache": [_first_fit("shoal", os.environ.get("NUMBA_CACHE_DIR"))]}
@@ -100,7 +100,7 @@ def _truth(X: Any) -> tuple[Any, float]:
 
 
 def many_rows(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """60 million float32 rows in two clusters: are centres and energy still right?"""
+    """Accuracy of centroids and energy on 60 million float32 rows in two clusters."""
     n = 6000 if lab.quick else 60_000_000
     X = two_clouds(n)
     centers, least = _truth(X)

@@ -1,4 +1,4 @@
-"""Results: one JSON file a suite, an entry a problem, each with the command and the machine that made it; and as Markdown."""
+"""Store results (one JSON file per suite, one entry per problem, with command and machine) and render them as Markdown."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ PACKAGES = (
 
 
 def ratio_text(ratio: float) -> str:
-    """How many times faster we are; a loss is called one."""
+    """Format a speed ratio; ratios below 1 are marked as slower."""
     digits = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
     return f"{digits}x (slower)" if ratio < 1 else f"{digits}x"
 
 
 def made(command: str) -> Entry:
-    """By what, when, where and with which versions a result was made."""
+    """Return command, date, revision, machine and package versions of a result."""
     from shoal import __version__
 
     versions = {"python": platform.python_version(), "shoal": __version__}
@@ -66,7 +66,7 @@ def _cpu() -> str:
 
 
 def _revision() -> str:
-    """The commit, with a plus sign where the code has changed since."""
+    """Return the commit, with a plus sign if the source has uncommitted changes."""
     here = Path(__file__).parents[1]
     try:
         name, changes = (
@@ -79,7 +79,7 @@ def _revision() -> str:
 
 
 def keep(folder: Path, suite: str, entry: Entry) -> None:
-    """Put an entry into the suite's file, in the place of an older one of the same problem."""
+    """Store an entry in the suite's file; replace an older entry of the same problem."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{suite}.json"
     entries = read(path) if path.exists() else []
@@ -133,7 +133,7 @@ def escaped(cell: str) -> str:
 
 
 def tables(entries: list[Entry]) -> list[str]:
-    """Figures first, then what each library did, a table for each kind of rows. A single problem need not be named."""
+    """Return tables: figures first, then results per library. A single problem is not named."""
     parts = []
     few = len(entries) == 1
     figures = [[e["problem"], f["what"], _figure_text(f)][few:] for e in entries for f in e["figures"]]
@@ -150,7 +150,7 @@ def tables(entries: list[Entry]) -> list[str]:
 
 
 def render(suite: str, entries: list[Entry]) -> str:
-    """A suite as Markdown: what was measured, the tables, what was left out, and how it was made."""
+    """Render a suite as Markdown: measure, tables, skipped problems and provenance."""
     parts = [f"## {suite}", "\n".join(dict.fromkeys(entry["measure"] for entry in entries)), *tables(entries)]
     left_out = dict.fromkeys(f"- {entry['problem']}: left out: {line}" for entry in entries for line in entry["left out"])
     if left_out:
@@ -159,7 +159,7 @@ def render(suite: str, entries: list[Entry]) -> str:
 
 
 def made_text(entries: list[Entry], versions: bool = True) -> str:
-    """How entries came about, a line a command."""
+    """Return the provenance of entries, one line per command."""
     runs: dict[str, list[Entry]] = {}
     for entry in entries:
         by = entry["made"]
@@ -168,7 +168,7 @@ def made_text(entries: list[Entry], versions: bool = True) -> str:
 
 
 def _made_text(entries: list[Entry], versions: bool) -> str:
-    """How entries of one command came about; the busiest moment speaks for all."""
+    """Return the provenance of entries of one command, with the highest load by other processes."""
     by = entries[-1]["made"]
     packages = "; " + ", ".join(f"{name} {version}" for name, version in by["versions"].items()) if versions else ""
     where = f"{by['cpu']}, {by['cores']} cores"

@@ -1,4 +1,4 @@
-"""Dask: whole fits beside those of dask-ml and of Spark, on the same rows, in turn, a seed after the other."""
+"""Dask: whole fits compared with dask-ml and Spark on the same rows, interleaved by seed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def our_fits(rows: Any, k: int) -> dict[str, Fitting]:
 
 
 def contest(lab: Lab, X: Any, rival: str, least: float, fits: dict[str, Fitting]) -> tuple[list[Entry], list[Entry]]:
-    """What each library did, and how many times faster ours is; it should be `least` times."""
+    """Yield results per library and the speed-up of Shoal, which should be at least `least`."""
     found: dict[str, list[Fit]] = {library: [] for library in fits}
     for seed in range(lab.repeats):
         for library in sorted(fits, reverse=bool(seed % 2)):
@@ -111,7 +111,7 @@ def contest(lab: Lab, X: Any, rival: str, least: float, fits: dict[str, Fitting]
 
 
 def peers(lab: Lab) -> Iterator[Entry]:
-    """dask-ml's KMeans with its own defaults, on the array that ours gets: groups that are well apart, and that overlap."""
+    """Compare with dask-ml's KMeans (defaults) on the same array: separated and overlapping clusters."""
     import shoal
 
     n, d, k = (3_000, 8, 5) if lab.quick else (400_000, 50, 50)
@@ -142,7 +142,7 @@ def _dask_ml(rows: Any, k: int) -> Fitting:
 
 
 def spark(lab: Lab) -> Iterator[Entry]:
-    """Spark MLlib's KMeans with its own defaults on two executors, ours on two workers. Rows are cached by both."""
+    """Compare Spark MLlib's KMeans (defaults) on two executors with Shoal on two workers; both cache the rows."""
     if lab.quick:
         return
     import shoal
@@ -214,7 +214,7 @@ def _spark_home(folder: Path) -> Path:
 
 
 def _session(master: str) -> Any:
-    """On loopback alone."""
+    """Restrict Spark to the loopback interface."""
     from pyspark.sql import SparkSession
 
     here = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}

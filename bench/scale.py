@@ -1,15 +1,15 @@
-"""What a step of k-means asks of a cluster: tasks, bytes and seconds of its cores. Fed by what `costs` measures."""
+"""Cost model of a k-means step on a cluster: tasks, bytes and CPU seconds, from the measurements of `costs`."""
 
 from __future__ import annotations
 
 import math
 from typing import NamedTuple
 
-from shoal.distributed.scheduler import INLINE
+from shoal.distributed.scheduler import MAX_INLINE_SPEC_BYTES
 
 
 class Costs(NamedTuple):
-    """Seconds of a core."""
+    """Costs in CPU seconds."""
 
     task: float  # of driver and scheduler, a task
     down: float  # the same, a byte that goes to workers
@@ -63,12 +63,12 @@ class Work(NamedTuple):
         return self.share(self.answers()) - labels * math.expm1(-self.moving * labels / 4)
 
     def down(self) -> float:
-        """Bytes that go with a task."""
-        return self.labels(self.partitions) + (self.order() if self.order() <= INLINE else 0)
+        """Bytes sent with a task."""
+        return self.labels(self.partitions) + (self.order() if self.order() <= MAX_INLINE_SPEC_BYTES else 0)
 
     def traffic(self) -> float:
         """Bytes of a step, as `history_` tells them: what workers pass on among themselves is not in it."""
-        once = self.order() if self.order() > INLINE else 0
+        once = self.order() if self.order() > MAX_INLINE_SPEC_BYTES else 0
         return once + self.partitions * self.down() + self.answers() * self.answer()
 
     def seconds(self, costs: Costs) -> float:
@@ -78,7 +78,7 @@ class Work(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a round took."""
+    """Simulated cost of a round."""
 
     seconds: float
     moved: float  # bytes, over all links

@@ -1,4 +1,4 @@
-"""Dask: what a round costs beside threads; then other libraries on the same rows, and workers that are killed."""
+"""Dask: overhead relative to threads, comparison with other libraries, and killed workers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SETTINGS = [
 
 
 def scaleout(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """Rounds on dask workers beside threads, other libraries on the same rows, and kills of workers at random moments."""
+    """Dask workers compared with threads and with other libraries, and workers killed at random moments."""
     try:
         import distributed  # noqa: F401
     except ImportError:
@@ -51,7 +51,7 @@ def scaleout(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def overhead(lab: Lab) -> Iterator[Entry]:
-    """Steps of Lloyd's: workers against threads, on the same cores."""
+    """Compare steps of Lloyd's algorithm on workers and on threads, on the same cores."""
     for setting in [TINY] if lab.quick else SETTINGS:
         lab.say(setting.problem)
         rows = _beside_threads(lab, setting)

@@ -1,4 +1,4 @@
-"""The command line, stopped and killed at random moments: does it end in time, and does it go on to the same bits?
+"""Command-line fits interrupted or killed at random moments: time to exit, and bitwise equality after resuming.
 
 `python -m bench.signals STOPS KILLS [SEED]` prints what came of it, a line of JSON. Each life of a fit is a fork of that
 process, which has all code loaded, so that many lives cost little.
@@ -55,7 +55,7 @@ def _live(words: list[str], fate: Fate, often: bool) -> int:
     from shoal.formats import checkpoint
 
     if often:  # the state is written after every step
-        run.EVERY, checkpoint.SHARE = 0.0, 1e9
+        run.MIN_CHECKPOINT_SECONDS, checkpoint.SHARE = 0.0, 1e9
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which may be ignored, where this runs in the background
     calls = [0]
 
@@ -112,12 +112,12 @@ def digest() -> str:
 def is_sound(folder: Path = OUT) -> bool:
     """Can every file that is there be read, and is nothing but what is half written beside them?"""
     from shoal.cli.folder import FILES, LOCK
-    from shoal.cli.notes import read_notes
+    from shoal.cli.run_record import read_run_record
     from shoal.formats.archive import read
 
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     if "run.json" in names:
-        read_notes(folder)
+        read_run_record(folder)
     for kind in {"checkpoint", "model"} & {name.removesuffix(".npz") for name in names}:
         read(folder / f"{kind}.npz", kind)
     if "labels.npy" in names:
@@ -128,18 +128,18 @@ def is_sound(folder: Path = OUT) -> bool:
 
 def status() -> str:
     """Of the run: "running" until all its files are there; "" if it has not begun."""
-    from shoal.cli.notes import read_notes
+    from shoal.cli.run_record import read_run_record
 
-    return str(read_notes(OUT)[0]["status"]) if (OUT / "run.json").exists() else ""
+    return str(read_run_record(OUT)[0]["status"]) if (OUT / "run.json").exists() else ""
 
 
 def _next() -> list[str]:
-    """Go on, if there is anything to go on with."""
+    """Resume the run, if it has started."""
     return ["resume", "out", "-q"] if (OUT / "run.json").exists() else FIT
 
 
 def stops(count: int, whole: float, expected: str, luck: random.Random) -> dict[str, Any]:
-    """SIGINT and SIGTERM in turns; each stopped fit is gone on with."""
+    """Send SIGINT and SIGTERM alternately and resume each interrupted fit."""
     seconds, right, kept, same = [], 0, 0, 0
     for i in range(count):
         shutil.rmtree(OUT, ignore_errors=True)
@@ -203,7 +203,7 @@ def run(folder: Path, count_stops: int, count_kills: int) -> dict[str, Any]:
 
 
 def signals(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """A fit of the command line, stopped 100 times and killed 200 times at random moments."""
+    """A command-line fit, interrupted 100 times and killed 200 times at random moments."""
     if os.name != "posix":
         lab.leave_out("signals: only POSIX has them")
         return

@@ -1,4 +1,4 @@
-"""A round of tasks on a cluster, event by event: what it takes where nobody has run it.
+"""Discrete-event simulation of a round of tasks on a cluster.
 
 The driver (with the scheduler, on one core) sends a task a partition, as far ahead as `scaleout.rounds` does, fetches answers
 in their order and adds them up. Workers pass the centres on among themselves, and work. Some tasks take longer than others,
@@ -14,8 +14,9 @@ from statistics import median
 
 import numpy as np
 
-from shoal.distributed.scheduler import AHEAD, INLINE, MOST, PATIENCE, TIMES
-from shoal.distributed.task_batching import GULP
+from shoal.distributed.lateness import LATE_FACTOR, MIN_LATE_SECONDS
+from shoal.distributed.scheduler import MAX_AHEAD, MAX_IN_FLIGHT, MAX_INLINE_SPEC_BYTES
+from shoal.distributed.task_batching import MAX_GATHER_BYTES
 
 from .events import Clock, Shared, Then
 from .scale import Cluster, Costs, Told, Work
@@ -25,7 +26,7 @@ SLOWNESS = 8.0  # times that a slow task takes, beside others
 
 
 class Worker:
-    """A process."""
+    """A worker process."""
 
     def __init__(self, machine: int, threads: int) -> None:
         self.machine, self.free = machine, threads
@@ -82,14 +83,14 @@ class Round:
         self.again = self.deaths = 0
 
     def run(self) -> Told:
-        if self.work.order() > INLINE:
+        if self.work.order() > MAX_INLINE_SPEC_BYTES:
             self._drive(self.costs.task + self.work.order() * self.costs.down, self._spread)
         else:
             for worker in (worker for machine in self.workers for worker in machine):
                 worker.told = True
             self._next()
         self._await_death()
-        self.clock.at(PATIENCE, self._patrol)
+        self.clock.at(MIN_LATE_SECONDS, self._patrol)
         self.clock.run(lambda: self.at == self.work.answers())
         worked = self.seconds * (self.work.partitions + self.again)
         return Told(self.clock.now, self.moved, self.received, self.most, self.spent, worked, self.again, self.deaths)
@@ -115,9 +116,9 @@ class Round:
         """Fetch the answer whose turn it is; if it is not there, send what there is room for, then look who is done."""
         while self.at in self.fetched:
             self.at += 1
-        ahead = self.work.partitions if self.work.groups else self.at + MOST * self.threads + 1
+        ahead = self.work.partitions if self.work.groups else self.at + MAX_AHEAD * self.threads + 1
         while self.at not in self.there:
-            if self.sent < min(self.work.partitions, ahead) and len(self.tries) < AHEAD * self.threads:
+            if self.sent < min(self.work.partitions, ahead) and len(self.tries) < MAX_IN_FLIGHT * self.threads:
                 self.sent += 1
                 self._send(self.turn[self.sent - 1], self._next)
                 break
@@ -153,7 +154,9 @@ class Round:
 
     def _fetch(self) -> None:
         """The answer whose turn it is, and others that are there already."""
-        some = nsmallest(max(1, int(GULP // self.size)), self.there) if self.size < GULP / 2 else [self.at]
+        some = (
+            nsmallest(max(1, int(MAX_GATHER_BYTES // self.size)), self.there) if self.size < MAX_GATHER_BYTES / 2 else [self.at]
+        )
         size = self.size * len(some)
         for n in some:
             self.held[self.there.pop(n)] -= self.size
@@ -163,7 +166,7 @@ class Round:
 
     def _patrol(self) -> None:
         """What is late is sent once more, to somebody else, when the driver has nothing better to do."""
-        late = max(PATIENCE, TIMES * median(self.took)) if self.took else 100 * PATIENCE
+        late = max(MIN_LATE_SECONDS, LATE_FACTOR * median(self.took)) if self.took else 100 * MIN_LATE_SECONDS
         for task, tries in list(self.tries.items()) if self.idle and len(self.fleet.alive) > 1 else []:
             if self.clock.now - tries[-1][0] > late:
                 self.again += 1
@@ -173,7 +176,7 @@ class Round:
     # What workers do.
 
     def _spread(self) -> None:
-        """The centres go to one worker, and from there to all."""
+        """Send the centroids to one worker, which passes them on to the others."""
         first = self.workers[self.fleet.alive[0]][0]
         first.asked = True
         self._carry(self.outward, self.work.order(), partial(self._hear, first, first))
@@ -198,7 +201,7 @@ class Round:
                 self._carry(self.links[giver.machine], self.work.order(), partial(self._hear, self.starving.popleft(), giver))
 
     def _arrive(self, task: int, worker: Worker) -> None:
-        """At a worker, which reads the rows first if they are not on its machine."""
+        """Run a task on a worker, which first reads the rows if its machine does not hold them."""
         home = self.fleet.home(task, self.work)
         if home == worker.machine:
             self._queue(task, worker)
@@ -243,7 +246,7 @@ class Round:
             self.clock.at(self.clock.now + later, self._die)
 
     def _die(self) -> None:
-        """One machine is gone, with its rows, with what it was at, and with answers that nobody has fetched."""
+        """Fail a machine: its rows, running tasks and unfetched results are lost."""
         gone = int(self.fleet.rng.choice(self.fleet.alive))
         self.fleet.alive.remove(gone)
         self.fleet.gone.add(gone)

@@ -31,7 +31,7 @@ SIZES = (10_000, 20_000, 40_000, 80_000)
 
 @dataclass(frozen=True)
 class Paper:
-    """A data set of the paper, with the NMI that it tells."""
+    """A data set of the paper and its published NMI."""
 
     name: str
     load: Callable[[], tuple[Array, Array]]
@@ -128,7 +128,7 @@ class Trial:
 
 
 def nmi(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """NMI of the spectral methods on the paper's data sets, with its sigmas, beside the paper's."""
+    """NMI of the spectral methods on the paper's data sets, with its sigmas, compared with the published values."""
     measure = (
         "NMI (geometric) with the true classes: mean and standard deviation over seeds; seconds of a whole fit, median; peak: "
         "largest resident size of the process, rows included. Rows scaled as in LIBSVM's files, sigma as in the paper."
@@ -171,7 +171,7 @@ def _readings(X: Array) -> dict[str, Array]:
 
 
 def readings(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """Covtype-I in every scaling and on a range of sigmas, by exact eigenvectors: is the paper's NMI to be had at all?"""
+    """NMI of exact eigenvectors on Covtype-I for several scalings and sigmas, compared with the published value."""
     measure = (
         "NMI (geometric) of ExactSpectral on 4000 random rows of Covtype-I, mean over seeds; sigma as in the paper, twice and "
         "half of it, and as chosen from the data. Wilderness: NMI of the classes with the column that says where a row is from."
@@ -194,7 +194,7 @@ def readings(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def speed(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """Seconds to the same NMI: MiniBatchSpectral, PowerSpectral, and scikit-learn's SpectralClustering on 10,000 rows."""
+    """Time to the same NMI: MiniBatchSpectral, PowerSpectral, and scikit-learn's SpectralClustering on 10,000 rows."""
     measure = (
         "Seconds of a whole fit, k-means included; medians over seeds. PowerSpectral: the fewest powers whose mean NMI is "
         f"within {NEAR} of MiniBatchSpectral's (or the most that were tried). scikit-learn: the first 10,000 shuffled rows, "
@@ -236,7 +236,7 @@ def _beside_sklearn(lab: Lab, paper: Paper, X: Array, y: Array, measure: str) ->
 
 
 def scaling(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """How the cost of MiniBatchSpectral grows with the number of rows; draws bench/results/scaling.svg."""
+    """Time of MiniBatchSpectral by number of rows; draws bench/results/scaling.svg."""
     measure = (
         "Seconds of a whole fit on the first n shuffled rows of covtype-II: 4096 columns for the degrees, 20 steps of 500 "
         "columns. The slope is that of log seconds over log n, by least squares: 1 where cost grows as n."

@@ -1,4 +1,4 @@
-"""Suites of the methods that end long before Lloyd's does: how soon they are good, how good they end, rows a second."""
+"""Suites for stochastic methods: time to a given energy, final energy and rows per second."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def is_ours(library: str) -> bool:
 
 
 def soonest(curve: Curve, target: float) -> float:
-    """Seconds of the shortest fit that got there; infinite if none did."""
+    """Return the time of the shortest fit that reached the energy; infinity if none did."""
     return min((seconds for seconds, e in curve if e <= target), default=np.inf)
 
 
 def race(lab: Lab, problem: Problem, X: Any, seed: int) -> dict[str, Curve]:
-    """Fits of several lengths by every library from one start."""
+    """Run fits of several lengths by every library from the same initial centroids."""
     files = {"rows": lab.share("rows", X), "start": lab.share("start", start_of(X, problem.k, seed))}
     curves: dict[str, Curve] = {}
     for name in lab.present(["shoal-nested", "shoal", *(SPARSE_RACERS if hasattr(X, "indptr") else RACERS)]):
@@ -48,7 +48,7 @@ def race(lab: Lab, problem: Problem, X: Any, seed: int) -> dict[str, Curve]:
 
 
 def reach(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """How soon a clustering is within 1% of the best that anyone reached."""
+    """Time until the energy is within 1% of the lowest energy of any library."""
     measure = (
         "Seconds of the shortest whole fit, of several lengths, whose energy on all rows is within 1% of the lowest that any "
         "fit of any library reached from the same start. (superkmeans and faiss' SuperKMeans start from rows of their own "
@@ -90,7 +90,7 @@ def _ratio(races: list[dict[str, Curve]], names: list[str], goals: list[float], 
 
 
 def variance(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """How soon VRKM and VRKM++ have the energy at which Lloyd's method stops (tol=1e-4)."""
+    """Time of VRKM and VRKM++ to the final energy of Lloyd's algorithm (tol=1e-4)."""
     measure = (
         "Seconds of a whole fit that ends at the energy at which plain Lloyd stops; for the first three, of that fit. "
         "Distances as a share of Lloyd's. Medians. 'vrkm++-4' has four times the learning rate of the paper."
@@ -128,7 +128,7 @@ def variance(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def stream(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """Rows a second of mini-batch (batches of 1024) and online k-means."""
+    """Rows per second of mini-batch (batches of 1024) and online k-means."""
     for problem, X in chosen(lab, problems.STREAM, only, TINY):
         contest = Contest(lab, problem, X, ["shoal-minibatch", "shoal-online", "sklearn-minibatch-1024"])
         contest.run([1, 3])
@@ -141,7 +141,7 @@ def stream(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def ends(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """Where NestedKMeans ends, beside Lloyd's method from the same ten starts."""
+    """Final energy of NestedKMeans and Lloyd's algorithm from the same ten initializations."""
     measure = "Energy of NestedKMeans over that of KMeans, both to tol=1e-4, from ten starts of random rows."
     for problem, X in chosen(lab, problems.ENDS, only, TINY):
         rows: list[Entry] = []

@@ -1,4 +1,4 @@
-"""The suites. Each yields an entry a problem: rows (what every library did) and figures (what we claim or fail to)."""
+"""Suites: each yields one entry per problem, with rows (results per library) and figures (summary values)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def chosen(lab: Lab, all_problems: list[Problem], only: Sequence[str], tiny: lis
 
 
 class Contest:
-    """Libraries on one problem, from one start."""
+    """Libraries on one problem with the same initial centroids."""
 
     def __init__(self, lab: Lab, problem: Problem, X: Any, libraries: Sequence[str]) -> None:
         self.lab, self.X, self.ours = lab, X, libraries[0]
@@ -139,7 +139,7 @@ def ten(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def converge(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """To tol=1e-4 as scikit-learn defines it; who knows no tolerance gets the iterations that scikit-learn took."""
+    """Fits to tol=1e-4 (scikit-learn's definition); libraries without a tolerance run as many iterations as scikit-learn."""
     peers = ("sklearn", "sklearn-elkan", "sklearnex", "faiss")
     for problem, X in chosen(lab, problems.CONVERGE, only, [problems.TINY]):
         contest = Contest(lab, problem, X, ["shoal", *peers])
@@ -148,7 +148,7 @@ def converge(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def algorithms(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """Our own algorithms against each other: what "auto" should choose."""
+    """Shoal's algorithms compared with each other, to check the choice of "auto"."""
     tiny = [problems.TINY, problems.TINY_SPARSE]
     measure = "Seconds of a whole fit of at most 20 iterations. Distances as a share of Lloyd's."
     for problem, X in chosen(lab, problems.ALGORITHMS, only, tiny):
@@ -163,7 +163,7 @@ def algorithms(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def seeding(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """k-means++: ours and scikit-learn's, three seeds."""
+    """k-means++ of Shoal and of scikit-learn, three seeds."""
     measure = "Seconds of k-means++ alone, and in plain Lloyd iterations of ours; energy of the seeds over all rows."
     for problem, X in chosen(lab, problems.WIDE, only, [problems.TINY]):
         contest = Contest(lab, problem, X, ["shoal-lloyd"])
@@ -205,7 +205,7 @@ def seeding(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def franti(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """Twelve published sets whose best clustering is known, best of ten starts."""
+    """Twelve published data sets with known best clustering, best of ten initializations."""
     measure = "Energy over that of Lloyd from the published centroids; whole fit, n_init=10."
     names = [name for name in problems.FRANTI if not only or any(word in name for word in only)]
     for name in ["dim032", "a1"] if lab.quick else names:

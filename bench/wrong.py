@@ -1,4 +1,4 @@
-"""Dask: four cases in which it is easy to be wrong without a word, by our KMeans and by dask-ml's."""
+"""Dask: four inputs that are easily handled incorrectly without an error, in Shoal and in dask-ml."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _fit(model: Any, case: Case) -> Any:
 
 
 def wrong(lab: Lab) -> Iterator[Entry]:
-    """Weights, sparse rows, empty clusters, small integers: from the same start, by us and by dask-ml."""
+    """Compare Shoal and dask-ml on weights, sparse rows, empty clusters and small integers."""
     import shoal
 
     try:

@@ -1,4 +1,4 @@
-"""The slow and obvious version of everything: plain float64 NumPy, all rows against all centres. The tests' oracle."""
+"""Reference implementations in plain float64 NumPy, slow and simple, that the tests compare with."""
 
 from itertools import permutations
 
@@ -7,24 +7,24 @@ from scipy.special import logsumexp
 
 
 def distances(X, C):
-    """(n, k) squared distances."""
+    """Return the (n, k) squared distances."""
     X, C = np.asarray(X, np.float64), np.asarray(C, np.float64)
     return np.stack([((X - c) ** 2).sum(axis=1) for c in C], axis=1)
 
 
 def labels(X, C):
-    """The nearest centre of each row, the first of equals."""
+    """Return the nearest centroid of each row; of equal ones, the first."""
     return distances(X, C).argmin(axis=1)
 
 
 def energy(X, C, weights=None):
-    """Weighted sum of the rows' squared distances from their nearest centre."""
+    """Return the weighted sum of the squared distances to the nearest centroids."""
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
     return float(weights @ distances(X, C).min(axis=1))
 
 
 def fill_empty(X, C, names, weights):
-    """Each cluster without rows takes the row that is served worst, unless it is all that its own cluster has."""
+    """Move each empty cluster to the row with the largest error, unless that is the only row of its cluster."""
     X, far = np.asarray(X, np.float64), distances(X, C)[np.arange(len(X)), names]
     far[weights == 0] = 0
     for empty in np.setdiff1d(np.arange(len(C)), names[weights > 0]):
@@ -38,7 +38,7 @@ def fill_empty(X, C, names, weights):
 
 
 def lloyd(X, C, max_iter=300, tol=0.0, weights=None):
-    """Centres, the energies of the centres that came in, and the number of steps."""
+    """Run Lloyd's algorithm; return centroids, the energy of the input centroids of each step, and the number of steps."""
     X, C = np.asarray(X, np.float64), np.array(C, np.float64)
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
     old, energies = None, []
@@ -54,18 +54,18 @@ def lloyd(X, C, max_iter=300, tol=0.0, weights=None):
 
 
 def members(names, C):
-    """(which rows are its own, where it is) of each centre."""
+    """Yield the mask of its rows and the position of each centroid."""
     return [(names == j, c) for j, c in enumerate(C)]
 
 
 def log_densities(X, C, variance):
-    """(n, k): log of each Gaussian's density at each row, times its weight of 1 / k."""
+    """Return the (n, k) log densities of the Gaussians at each row, including their weight of 1 / k."""
     k, d = np.shape(C)
     return -distances(X, C) / (2 * variance) - d / 2 * np.log(2 * np.pi * variance) - np.log(k)
 
 
 def mixture(X, C, variance, steps, weights=None):
-    """EM for Gaussians of equal weight and fixed variance: centres, and the log-likelihood of those that came in."""
+    """Run EM for Gaussians of equal weight and fixed variance; return centroids and the log-likelihood of each step's input."""
     X, C = np.asarray(X, np.float64), np.array(C, np.float64)
     weights, likelihoods = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64), []
     for _ in range(steps):
@@ -82,20 +82,20 @@ def mixture(X, C, variance, steps, weights=None):
 
 
 def means(X, names, C, weights):
-    """Of each cluster; a centre without rows stays where it is."""
+    """Return the mean of each cluster; an empty cluster keeps its centroid."""
     return np.array(
         [np.average(X[own], axis=0, weights=weights[own]) if weights[own].any() else c for own, c in members(names, C)]
     )
 
 
 def unit(X):
-    """Rows scaled to length one."""
+    """Scale the rows to unit length."""
     X = np.asarray(X, np.float64)
     return X / np.linalg.norm(X, axis=1)[:, None]
 
 
 def spherical(X, C, max_iter=300):
-    """K-means of directions: centres, labels and the sum of 1 - cosine."""
+    """Run spherical k-means; return centroids, labels and the sum of 1 - cosine."""
     X, C = unit(X), unit(C)
     for _ in range(max_iter):
         names = labels(X, C)
@@ -104,8 +104,10 @@ def spherical(X, C, max_iter=300):
 
 
 def mini_batch(X, C, batches, weights=None, weight_sums=None, spherical=False, radius=None):
-    """Running means over batches of rows; online k-means has batches of one. Returns centres, their masses, and each batch's
-    energy by the centres that came in."""
+    """Run mini-batch k-means with running means; batches of one row are online k-means.
+
+    Return centroids, their weights, and the energy of each batch before its update.
+    """
     X, C = np.asarray(X, np.float64), np.array(C, np.float64)
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
     means, v, energies = C.copy(), np.zeros(len(C)) if weight_sums is None else np.array(weight_sums, np.float64), []
@@ -121,7 +123,7 @@ def mini_batch(X, C, batches, weights=None, weight_sums=None, spherical=False, r
 
 
 def into_l1_ball(v, radius):
-    """The nearest point whose absolute coordinates add up to no more than the radius, by bisection as in Sculley (2010)."""
+    """Project onto the L1 ball of this radius, by bisection as in Sculley (2010)."""
     low, high = 0.0, np.abs(v).max()
     if np.abs(v).sum() <= radius:
         return v
@@ -132,7 +134,7 @@ def into_l1_ball(v, radius):
 
 
 def gradient(X, C, rates, orders=None, weights=None, spherical=False):
-    """Gradient descent with one learning rate an epoch: all rows at once, or one by one in an order an epoch."""
+    """Run gradient descent with one learning rate per epoch, on all rows at once or row by row in the order of the epoch."""
     X, C = np.asarray(X, np.float64), np.array(C, np.float64)
     weights = np.ones(len(X), int) if weights is None else weights
     for t, eps in enumerate(rates):
@@ -149,7 +151,7 @@ def gradient(X, C, rates, orders=None, weights=None, spherical=False):
 
 
 def plus_plus(X, k, rng):
-    """k-means++ as published: each further centre is a row drawn by its squared distance from those so far."""
+    """Run k-means++ as published: draw each further centroid with probability proportional to the squared distance."""
     chosen = [rng.integers(len(X))]
     for _ in range(k - 1):
         far = distances(X, X[chosen]).min(axis=1)
@@ -158,26 +160,26 @@ def plus_plus(X, k, rng):
 
 
 def two_best(X, C):
-    """(n, 2): the two lowest of |c|^2 - 2 x.c."""
+    """Return the (n, 2) lowest two scores |c|^2 - 2 x.c."""
     scores = (np.asarray(C, np.float64) ** 2).sum(axis=1) - 2 * np.asarray(X, np.float64) @ np.asarray(C, np.float64).T
     return np.sort(np.column_stack([scores, np.full(len(X), np.inf)]), axis=1)[:, :2]
 
 
 def accuracy(true, found):
-    """Share of rows that are right under the best map of clusters to classes, of all maps."""
+    """Return the fraction of rows that the best of all maps from clusters to classes gets right."""
     names = list(range(max(max(true), max(found)) + 1))
     maps = (np.array(p) for p in permutations(names))
     return max(float(np.mean(p[np.asarray(found)] == np.asarray(true))) for p in maps)
 
 
 def purity(true, found):
-    """Share of rows that are of the commonest class in their cluster."""
+    """Return the fraction of rows that belong to the most frequent class of their cluster."""
     true, found = np.asarray(true), np.asarray(found)
     return sum(np.bincount(true[found == j]).max() for j in np.unique(found)) / len(true)
 
 
 def nested(X, C, order, size, rho, steps):
-    """Nested mini-batches (Newling and Fleuret, Algorithm 5, without bounds): (batch, labels, centres) of each step."""
+    """Run nested mini-batch k-means (Newling and Fleuret, Algorithm 5, without bounds); yield batch, labels and centroids."""
     C, out = C.astype(float), []
     for _ in range(steps):
         batch = X[order[:size]].astype(float)
@@ -194,7 +196,7 @@ def nested(X, C, order, size, rho, steps):
 
 
 def variance_reduced(X, C, epochs, eta, variant="vrkm++", correction=True, weights=None):
-    """VRKM and VRKM++ row by row; `epochs` are the rows that each epoch picks."""
+    """Run VRKM or VRKM++ row by row; `epochs` lists the rows drawn in each epoch."""
     X, C = np.asarray(X, np.float64), np.array(C, np.float64)
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
     for picked in epochs:
@@ -215,7 +217,7 @@ def variance_reduced(X, C, epochs, eta, variant="vrkm++", correction=True, weigh
 
 
 def variance_reduced_block(X, C, names, snapshot, eta):
-    """The steps of a whole block of rows from the same centres; N rows pull a centre 1 - (1 - eta)^N of the way."""
+    """Update centroids by a block of rows at once, with step size 1 - (1 - eta)^N for N rows of a cluster."""
     new, total = labels(X, C), np.zeros_like(C)
     for x, now, old in zip(X, new, names, strict=True):
         total[now] += C[now] - x
@@ -225,13 +227,13 @@ def variance_reduced_block(X, C, names, snapshot, eta):
 
 
 def pack(bits):
-    """Bits in words of 64, the first in the lowest place."""
+    """Pack bits into 64-bit words, least significant bit first."""
     words = [[sum(int(b) << i for i, b in enumerate(row[a : a + 64])) for a in range(0, len(row), 64)] for row in bits]
     return np.array(words, np.uint64)
 
 
 def signs(X, mean, W):
-    """Is x.w above mean.w? Each sum is float64 and in the order of the columns."""
+    """Return x.w > mean.w, with float64 sums in column order."""
 
     def dots(x):
         total = np.zeros(np.shape(W)[1])
@@ -243,12 +245,12 @@ def signs(X, mean, W):
 
 
 def hamming(B, C):
-    """(n, k): in how many bits each row differs from each centre."""
+    """Return the (n, k) Hamming distances."""
     return (np.asarray(B, bool)[:, None] != np.asarray(C, bool)[None]).sum(axis=2)
 
 
 def binary_kmeans(B, C, max_iter=300, weights=None):
-    """bk-means (Shen et al. 2017, (12) and (13)): centres, and the energies of those that came in.
+    """bk-means (Shen et al. 2017, (12) and (13)): return centroids and the energy of each step's input.
 
     Where as many rows have a bit as have not, it stays what it was.
     """
@@ -291,21 +293,21 @@ def compressed(X, W, C, batches, alpha, nu, eta):
 
 
 def affinity(X, sigma, root=False, Y=None):
-    """exp(-|x - y|^2 / sigma^2), or without the square; sigma^2 may be a product of local scales. A row is not like itself."""
+    """Return exp(-|x - y|^2 / sigma^2), or with |x - y|; sigma^2 may be a product of local scales. The diagonal is zero."""
     far = distances(X, X if Y is None else Y)
     A = np.exp(-(np.sqrt(far) if root else far) / np.asarray(sigma) ** 2)
     return A if Y is not None else A * (1 - np.eye(len(X)))
 
 
 def laplacian(A):
-    """D^-1/2 A D^-1/2; rows without affinities stay zero."""
+    """Return D^-1/2 A D^-1/2; rows without affinities are zero."""
     d = A.sum(axis=1)
     s = np.array([1 / np.sqrt(x) if x > 0 else 0.0 for x in d])
     return s[:, None] * A * s
 
 
 def leading(L, k):
-    """The k eigenvectors of the largest eigenvalues, and these."""
+    """Return the k leading eigenvectors and their eigenvalues."""
     values, vectors = np.linalg.eigh(L)
     return vectors[:, ::-1][:, :k], values[::-1][:k]
 
@@ -381,14 +383,14 @@ def landmark_spectral(X, C, nearest, sigma, k):
 
 
 def neighbors(X, count):
-    """Numbers of each row's nearest other rows, nearest first."""
+    """Return the nearest other rows of each row, nearest first."""
     far = distances(X, X)
     np.fill_diagonal(far, np.inf)
     return np.argsort(far, axis=1, kind="stable")[:, :count]
 
 
 def simplified_silhouette(X, C, names):
-    """The mean of (b - a) / max(a, b), a from the own centre and b from the next; 0 for a row that is alone."""
+    """Return the mean of (b - a) / max(a, b) for distances a to the own and b to the next centroid; 0 for single rows."""
     D = np.sqrt(distances(X, C))
     total = 0.0
     for row, name in zip(D, names, strict=True):
@@ -398,7 +400,7 @@ def simplified_silhouette(X, C, names):
 
 
 def davies_bouldin(X, C, names):
-    """Of each cluster that has rows, the worst sum of widths by the distance of centres; their mean."""
+    """Return the Davies-Bouldin index of the non-empty clusters."""
     D = np.sqrt(distances(X, C))
     filled = np.unique(names)
     widths = {j: D[names == j, j].mean() for j in filled}

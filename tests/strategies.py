@@ -1,4 +1,4 @@
-"""Small data sets: ready-made ones, and Hypothesis strategies that draw nasty ones."""
+"""Small data sets, and Hypothesis strategies that generate difficult ones."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ ALGORITHMS = ("lloyd", "hamerly", "elkan", "yinyang", "exponion", "projected")
 
 
 class Problem(NamedTuple):
-    """What a fit is given."""
+    """Input of a fit."""
 
     X: np.ndarray
     start: np.ndarray
@@ -17,7 +17,7 @@ class Problem(NamedTuple):
 
 
 def blobs(n=600, d=4, k=5, spread=0.3, seed=0, dtype=np.float64):
-    """Rows around k places some ten apart, at least, and which place each belongs to."""
+    """Return rows around k centers at least about ten apart, and the center of each row."""
     rng = np.random.default_rng(seed)
     places = np.concatenate([rng.uniform(-3, 3, (k, d - 1)), 12.0 * rng.permutation(k)[:, None]], axis=1)
     y = rng.permutation(np.arange(n) % k)
@@ -25,22 +25,22 @@ def blobs(n=600, d=4, k=5, spread=0.3, seed=0, dtype=np.float64):
 
 
 def cloud(n=400, d=4, seed=0, dtype=np.float64):
-    """Rows without clusters: bounds help little and many steps are needed."""
+    """Return rows without clusters, for which bounds help little and many steps are needed."""
     return np.random.default_rng(seed).normal(size=(n, d)).astype(dtype)
 
 
 def first_rows(X, k):
-    """A start that is never in doubt."""
+    """Return fixed initial centroids."""
     return np.asarray(X[:k], np.float64)
 
 
 def spread_rows(X, y):
-    """One row of each group: a start from which k-means finds all groups."""
+    """Return one row of each group, so that k-means finds all groups."""
     return np.asarray(X, np.float64)[np.unique(y, return_index=True)[1]]
 
 
 def _integers(rng, n, d):
-    """Few values, so that rows coincide and distances tie."""
+    """Draw rows with few distinct values, so that rows coincide and distances tie."""
     return rng.integers(-2, 3, (n, d)).astype(float)
 
 
@@ -54,7 +54,7 @@ def _groups(rng, n, d):
 
 
 def _line(rng, n, d):
-    """One column carries everything, the rest is constant."""
+    """Draw rows in which only one column varies."""
     X = np.full((n, d), 3.0)
     X[:, rng.integers(d)] = rng.normal(size=n)
     return X
@@ -69,7 +69,7 @@ KINDS = (_integers, _duplicates, _groups, _line, _cloud)
 
 @st.composite
 def problems(draw, widths=(1, 2, 3, 7, 17, 49), dtypes=(np.float32, np.float64), kinds=KINDS, weighted=True):
-    """Rows of some kind, some of them as a start, and perhaps weights, zeros among them."""
+    """Draw rows, initial centroids among them, and optional weights that include zeros."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n, d = draw(st.integers(1, 60)), draw(st.sampled_from(widths))
     X = draw(st.sampled_from(kinds))(rng, n, d).astype(draw(st.sampled_from(dtypes)))
@@ -81,4 +81,4 @@ def problems(draw, widths=(1, 2, 3, 7, 17, 49), dtypes=(np.float32, np.float64),
 
 
 grids = problems(dtypes=(np.float64,), kinds=(_integers,))
-"""Integer rows: every distance is exact, so ties are true ties."""
+"""Integer rows: distances are exact, so that ties are exact, too."""

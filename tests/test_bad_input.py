@@ -384,7 +384,7 @@ def test_energy_without_direction():
 
 
 BAD_LABELS = {
-    "lengths": ([0, 1, 1], [0, 1], "labels_true has 3 labels and labels_pred 2"),
+    "lengths": ([0, 1, 1], [0, 1], "labels_true has 3 labels and labels_pred has 2"),
     "two dimensions": ([[0, 1]], [0, 1], r"labels_true must.*\(1, 2\)"),
     "a number": ([0], 0, r"labels_pred must.*\(\)"),
     "none": ([], [], r"labels_true must.*\(0,\)"),

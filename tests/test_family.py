@@ -22,7 +22,7 @@ OPTIONS = {
     "CompressedKMeans": [{"refine": True}, {"refine": True, "learn": False}],
     "GradientKMeans": [{}, {"mode": "online"}],
     "MiniBatchKMeans": [{"batch_size": 100}, {"batch_size": 1 << 20}],
-    "NestedKMeans": [{"batch_size": 60}, {"batch_size": 60, "quality": 0.1}, {"batch_size": 60, "bounds": "all"}],
+    "NestedKMeans": [{"batch_size": 60}, {"batch_size": 60, "quality": 0.1}, {"batch_size": 60, "algorithm": "elkan"}],
     "OnlineKMeans": [{}, {"then": "batch"}],
     "VarianceReducedKMeans": [{"block_size": 50}, {"variant": "vrkm", "block_size": 50}],
 }

@@ -1,4 +1,4 @@
-"""Measures of a clustering against their slow versions."""
+"""Quality measures against naive reference implementations."""
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ label_pairs = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size
 
 
 @given(label_pairs)
-def test_accuracy_is_the_best_of_all_maps(pairs):
+def test_accuracy_is_that_of_the_best_matching(pairs):
     true, found = zip(*pairs, strict=True)
     assert metrics.accuracy(true, found) == pytest.approx(naive.accuracy(true, found))
 
@@ -31,19 +31,19 @@ def test_purity(pairs):
 
 
 @given(label_pairs, st.permutations(range(5)))
-def test_names_of_clusters_do_not_matter(pairs, names):
+def test_permuting_cluster_labels_changes_nothing(pairs, names):
     true, found = (np.array(part) for part in zip(*pairs, strict=True))
     renamed = np.array(names)[found]
     assert metrics.accuracy(true, found) == metrics.accuracy(true, renamed)
     assert metrics.purity(true, found) == metrics.purity(true, renamed)
 
 
-def test_names_may_be_words():
+def test_labels_may_be_strings():
     assert metrics.accuracy(["cat", "cat", "dog"], [7, 7, -1]) == 1
     assert metrics.purity(["cat", "cat", "dog"], [7, 7, 7]) == pytest.approx(2 / 3)
 
 
-def test_scikit_learns_measures_are_at_hand():
+def test_scikit_learn_measures_are_exported():
     assert metrics.adjusted_rand_score is adjusted_rand_score
     assert metrics.normalized_mutual_info_score is normalized_mutual_info_score
 
@@ -64,7 +64,7 @@ def test_energy_of_sparse_rows(problem):
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("scale", [1e-200, 1, 1e100])
-def test_energy_is_what_a_model_says(metric, layout, scale):
+def test_energy_equals_inertia_of_a_model(metric, layout, scale):
     X, weights = layout(scale * cloud(300, 4)), np.random.default_rng(0).integers(0, 4, 300)
     model = KMeans(5, metric=metric, random_state=0).fit(X, sample_weight=weights)
     found = metrics.energy(X, model.cluster_centers_, weights, metric=metric)
@@ -72,14 +72,14 @@ def test_energy_is_what_a_model_says(metric, layout, scale):
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-def test_energy_of_directions(layout):
+def test_energy_with_cosine_metric(layout):
     X, C = cloud(300, 4), 100 * cloud(5, 4, seed=1)
     exact = (1 - (naive.unit(X) @ naive.unit(C).T).max(axis=1)).sum()
     assert metrics.energy(layout(X), C, metric="cosine") == pytest.approx(exact, rel=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int16, ">f8"])
-def test_energy_takes_every_dtype(dtype):
+def test_energy_accepts_every_dtype(dtype):
     X = (10 * cloud(1000, 3)).astype(dtype)
     assert metrics.energy(X, X[:9]) == pytest.approx(naive.energy(X, X[:9]), rel=1e-9)
 
@@ -104,7 +104,7 @@ def test_energy_does_not_depend_on_threads():
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("k", [2, 5, 60])
-def test_silhouette_and_davies_bouldin_are_their_slow_versions(layout, k):
+def test_silhouette_and_davies_bouldin_match_naive_versions(layout, k):
     X, C = cloud(300, 4), cloud(k, 4, seed=1)
     names = naive.labels(X, C)
     for labels in (None, names):
@@ -113,7 +113,7 @@ def test_silhouette_and_davies_bouldin_are_their_slow_versions(layout, k):
         assert metrics.davies_bouldin(layout(X), C, labels) == pytest.approx(naive.davies_bouldin(X, C, names), rel=1e-9)
 
 
-def test_labels_need_not_be_of_the_nearest_centre():
+def test_labels_may_differ_from_the_nearest_centroid():
     X, names = cloud(300, 4), np.random.default_rng(0).integers(0, 7, 300)
     C = np.array([X[names == j].mean(axis=0) for j in range(7)])
     found = metrics.simplified_silhouette(X, C, names)
@@ -122,14 +122,14 @@ def test_labels_need_not_be_of_the_nearest_centre():
     assert metrics.davies_bouldin(X, C, names) == pytest.approx(davies_bouldin_score(X, names), rel=1e-9)
 
 
-def test_davies_bouldin_is_scikit_learns_where_centres_are_means():
+def test_davies_bouldin_matches_scikit_learn_if_centroids_are_means():
     X, y = blobs(300, 4, 5)
     C = np.array([X[y == j].mean(axis=0) for j in range(5)])
     assert metrics.davies_bouldin(X, C) == pytest.approx(davies_bouldin_score(X, y), rel=1e-9)
 
 
-def test_more_rows_than_a_block_and_more_scores_than_at_once(monkeypatch):
-    monkeypatch.setattr(metrics, "AT_ONCE", 1000)
+def test_several_blocks_of_rows_and_batches_of_pairs(monkeypatch):
+    monkeypatch.setattr(metrics, "MAX_PAIRS_PER_BATCH", 1000)
     X, C = cloud(70_000, 2), cloud(30, 2, seed=1)
     names = naive.labels(X, C)
     assert metrics.davies_bouldin(X, C, n_threads=2) == pytest.approx(naive.davies_bouldin(X, C, names), rel=1e-9)
@@ -137,34 +137,34 @@ def test_more_rows_than_a_block_and_more_scores_than_at_once(monkeypatch):
     assert metrics.simplified_silhouette(X, C) == pytest.approx((1 - D[:, 0] / D[:, 1]).mean(), rel=1e-9)
 
 
-def test_of_directions():
+def test_simplified_silhouette_with_cosine_metric():
     X, C = cloud(300, 4), 100 * cloud(5, 4, seed=1)
     D = np.sort(1 - naive.unit(X) @ naive.unit(C).T, axis=1)
     assert metrics.simplified_silhouette(X, C, metric="cosine") == pytest.approx((1 - D[:, 0] / D[:, 1]).mean(), rel=1e-9)
 
 
-def test_rows_alone_and_clusters_without_rows():
+def test_singleton_and_empty_clusters():
     X = np.array([[0.0], [1.0], [10.0]])
     assert metrics.simplified_silhouette(X, [[0.5], [10.0], [99.0]]) == pytest.approx((2 - 0.5 / 10 - 0.5 / 9) / 3)
     assert metrics.davies_bouldin(X, [[0.5], [10.0], [99.0]]) == pytest.approx(0.5 / 9.5)
-    assert metrics.simplified_silhouette(X, X) == 0  # each row a cluster: that is no structure
+    assert metrics.simplified_silhouette(X, X) == 0  # every row is its own cluster, and a row alone in its cluster scores 0
     assert metrics.davies_bouldin([[1.0], [3.0]], [[2.0], [2.0]], [0, 1]) == np.inf
 
 
 @pytest.mark.parametrize("measure", [metrics.simplified_silhouette, metrics.davies_bouldin])
-def test_bad_clusterings_are_refused(measure):
+def test_invalid_labels_and_centers_are_rejected(measure):
     X = cloud(10, 2)
     with pytest.raises(ValueError, match="centers has 1 row"):
         measure(X, X[:1])
     for labels in (np.zeros(9, int), np.zeros(10), np.full(10, 3), np.full(10, -1), ["a"] * 10):
-        with pytest.raises(ValueError, match="labels must be 10 numbers"):
+        with pytest.raises(ValueError, match="labels must be 10 integers"):
             measure(X, X[:3], labels)
     with pytest.raises(ValueError, match="NaN"):
         measure(np.full((4, 2), np.nan), X[:3])
 
 
 @pytest.mark.parametrize("offset", [1e6, -1e9, 1e12])
-def test_quality_does_not_depend_on_the_place(offset):
+def test_quality_does_not_depend_on_an_offset(offset):
     rng = np.random.default_rng(0)
     centers = rng.integers(-40, 40, (9, 2)).astype(float)
     X = centers[rng.integers(9, size=200)] + rng.integers(-4, 5, (200, 2))
@@ -189,10 +189,10 @@ def test_rows_without_clusters_have_no_knee(draw, d):
     assert metrics.knee(range(1, 16), curve(X, range(1, 16))) is None
 
 
-def test_knee_of_few_or_odd_points():
+def test_knee_of_short_or_invalid_curves():
     assert metrics.knee([], []) is metrics.knee([3], [1.0]) is metrics.knee([3, 4], [1.0, 0.5]) is None
     assert metrics.knee([1, 2, 3, 4], [0, 0, 0, 0]) is None
-    assert metrics.knee([1, 2, 3, 4], [10, 5, 0, 0]) == 3  # as many as there are distinct rows
+    assert metrics.knee([1, 2, 3, 4], [10, 5, 0, 0]) == 3  # the number of distinct rows
     assert metrics.knee([1, 2, 4, 8], [1e300, 1e299, 9e298, 8e298]) == 2
     for k, energy in [
         ([2, 1], [1, 2]),
@@ -207,13 +207,13 @@ def test_knee_of_few_or_odd_points():
 
 
 @TABLES
-def test_centres_whose_columns_are_in_another_order(table):
+def test_centers_with_columns_in_another_order_are_rejected(table):
     X = cloud(50, 3)
     rows, same, other = table(X, columns=list("abc")), table(X[:2], columns=list("abc")), table(X[:2], columns=list("cab"))
     assert metrics.energy(rows, same) == metrics.energy(X, X[:2])
-    says = "Column 0 of {} is 'c', and that of X is 'a'"
-    with pytest.raises(ValueError, match=says.format("centers")):
+    message = "Column 0 of {} is 'c', and that of X is 'a'"
+    with pytest.raises(ValueError, match=message.format("centers")):
         metrics.energy(rows, other)
-    with pytest.raises(ValueError, match=says.format("init")):
+    with pytest.raises(ValueError, match=message.format("init")):
         KMeans(2, init=other).fit(rows)
-    KMeans(2, init=table(X[:2], columns=list("xyz"))).fit(rows)  # other names tell of no order
+    KMeans(2, init=table(X[:2], columns=list("xyz"))).fit(rows)  # entirely different names imply no order, so they are accepted

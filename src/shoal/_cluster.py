@@ -1,4 +1,4 @@
-"""The front door: `cluster` chooses the methods, and says what it did and how sure it is."""
+"""`cluster`: cluster rows with one call, to a requested quality or within a time budget."""
 
 from __future__ import annotations
 
@@ -28,30 +28,52 @@ def cluster(
     memory_limit: Any = None,
     engine: Any = None,
 ) -> NestedKMeans:
-    """Cluster the rows of X into k clusters, as well as asked or as well as time allows.
+    """Cluster the rows of X with nested mini-batch k-means and stop once the result is good enough.
 
     Parameters
     ----------
-    X : array, sparse matrix or table of shape (n_samples, n_features)
-        As for `KMeans.fit`.
+    X : array, sparse matrix, table or file source of shape (n_samples, n_features)
+        Rows to cluster: a NumPy array or memory map, a SciPy sparse matrix, a pandas, polars or pyarrow table, a dask
+        collection, or rows of a file (`open_rows`).
     k : int
-        How many clusters.
+        Number of clusters.
     time_budget : float or None, default=None
-        Seconds after which to stop with the best centres so far (see `KMeans`).
+        Stop after this many seconds with the best centroids so far. None for no limit.
     quality : float, default=0.01
-        Stop when going on to full convergence is thought to lower the energy by less than this share; 0 to converge.
-    init, metric, sample_weight, random_state, n_threads
-        As for `KMeans` and its fit.
+        Stop when the estimated remaining relative improvement of the energy is below this value; 0 to run to convergence.
+    init : str, callable or array-like of shape (k, n_features), default="k-means++"
+        Initialization method ("k-means++", "k-means||", "afk-mc2", "random" or a callable), or the initial centroids.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine" scales rows to unit length first.
+    sample_weight : array-like of shape (n_samples,) or None, default=None
+        Weight of each row; equivalent to repeating the row.
+    random_state : int, numpy.random.RandomState, numpy.random.Generator or None, default=None
+        Seed of the initialization and of the order of the rows. Pass an int for reproducible results.
+    n_threads : int or None, default=None
+        Number of threads; None for all cores. Does not affect the result.
     memory_limit : int, str or None, default=None
-        What the process may take, as "512MB", for rows that come from a file (see `MemoryLimit`).
+        Memory limit of the whole process, in bytes or as a string such as "512MB". Intended for rows of a file; see
+        `MemoryLimit`.
     engine : dask.distributed.Client or None, default=None
-        Whose workers to use (see `Engine`); None for those of the current client, if X is a dask collection, else threads.
+        Client whose workers to use; see `Engine`. None for the workers of the current client if X is a dask collection,
+        and for threads otherwise.
 
     Returns
     -------
     model : NestedKMeans
-        With `cluster_centers_`, `labels_`, `inertia_` (of all rows, exact), `predict` and all else that a model has, and
-        `summary_`: in one line, what was done and how sure it is.
+        Fitted estimator with `cluster_centers_`, `labels_`, `inertia_` (exact, over all rows), `predict`, and `summary_`:
+        one line on what was done and how much improvement may remain.
+
+    See Also
+    --------
+    NestedKMeans : The estimator that is fitted.
+    KMeans : Exact k-means.
+    MiniBatchSpectral : Spectral clustering, for non-convex clusters.
+
+    Notes
+    -----
+    The first steps use a sample of the rows, which doubles once centroid noise dominates centroid movement. The fit therefore
+    often stops before it has used all rows; the final labels and energy always cover all of them.
 
     Examples
     --------

@@ -1,23 +1,79 @@
-"""Exceptions that Shoal raises."""
+"""Exceptions that Shoal raises.
+
+Each one is a subclass of the built-in exception that scikit-learn raises in the same situation, so existing `except
+ValueError` and `except TypeError` clauses keep working.
+"""
 
 from __future__ import annotations
 
 
 class ClusterLostError(RuntimeError):
-    """There is nobody left to work on the rows."""
+    """Raised when a distributed fit has no workers left that can process its rows.
+
+    Raised by `fit`, `predict` and the other methods that take distributed rows.
+
+    Notes
+    -----
+    Causes are a closed client, a stopped scheduler, workers that died, and rows that were held only by workers that died.
+    Start the workers again, persist the rows again if only workers held them, and repeat the call. A fit inside
+    `shoal.Checkpoint` resumes from the checkpoint file, which the message names.
+    """
 
 
 class NotDistributableError(TypeError):
-    """A method that workers elsewhere can't help with."""
+    """Raised when an estimator or an option cannot run on distributed rows.
+
+    Raised by `fit` when it is given distributed rows.
+
+    Notes
+    -----
+    Use an estimator that supports distributed rows, change the option that the message names, or load the rows on one
+    machine.
+    """
 
 
 class InvalidFileError(ValueError):
-    """Rows that can't be read: one sentence names the file, the place and the way out."""
+    """Raised when the rows of a file cannot be read.
+
+    Raised by `shoal.open_rows`, and by every later read of the rows that it returns.
+
+    Notes
+    -----
+    Causes are files that are truncated, damaged, changed since they were opened, or in an unsupported layout. The message
+    names the file, the place in it and the remedy.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, shoal
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "rows.csv")
+    ...     _ = path.write_text("1,2\\n3,x\\n")
+    ...     try:
+    ...         shoal.open_rows(path)
+    ...     except shoal.exceptions.InvalidFileError as error:
+    ...         print(str(error).partition("rows.csv: ")[2].partition(",")[0])
+    line 2
+    """
 
 
 class InvalidModelError(ValueError):
-    """A model or a checkpoint that is not what was once written, or not for this fit."""
+    """Raised when a model file or a checkpoint file cannot be used.
+
+    Raised by `shoal.load`, and by a fit inside `shoal.Checkpoint` whose file exists.
+
+    Notes
+    -----
+    Causes are files that Shoal did not write, that were truncated or changed, or that another version of the format wrote:
+    use another copy, or fit again. A checkpoint may also belong to a fit with other rows or parameters: restore the one that
+    the message names, or give the new fit another file.
+    """
 
 
 class FitInterrupted(KeyboardInterrupt):
-    """The fit was asked to stop; its state is in the file."""
+    """Raised by a fit after `shoal.Checkpoint.stop` was called and its state was written.
+
+    Notes
+    -----
+    Run the same fit with the same checkpoint file to resume it. As a `KeyboardInterrupt`, it is not caught by `except
+    Exception`.
+    """

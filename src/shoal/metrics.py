@@ -1,4 +1,8 @@
-"""How good a clustering is."""
+"""Clustering quality measures, computed block by block in float64.
+
+Measures against known classes: `accuracy`, `purity` and two of scikit-learn. Measures of a clustering by itself: `energy`,
+`simplified_silhouette`, `davies_bouldin`. `knee` chooses a number of clusters from a curve of energies.
+"""
 
 from __future__ import annotations
 
@@ -34,80 +38,113 @@ __all__ = [
     "simplified_silhouette",
 ]
 
-AT_ONCE = 1 << 20  # scores of centres against all centres at a time
-CLEAR = 2.5  # a knee is where the energy falls so many times as steeply before as anywhere after
+MAX_PAIRS_PER_BATCH = 1 << 20  # pairs of centroids compared at a time (8 MB per float64 array); does not affect results
+# Ratio of the slopes before and after a knee, on logarithmic axes. Rows without clusters have a ratio of about 1; the
+# tests need a margin for the noise of real curves.
+MIN_SLOPE_RATIO = 2.5
 
 
-def _numbered(labels: Any, name: str) -> Array:
-    """Labels of any kind as the numbers 0, 1, ..."""
+def _encode_labels(labels: Any, name: str) -> Array:
+    """Return labels of any type as integers 0, 1, ..."""
     try:
         array = np.asarray(labels)
         if array.ndim != 1 or not len(array):
             raise ValueError(f"its shape is {array.shape}")
         missing = [v is None or v != v for v in array] if array.dtype == object else array != array
         if np.any(missing):
-            raise ValueError(f"that of row {int(np.argmax(missing))} is missing")
-        numbers: Array = np.unique(array, return_inverse=True)[1]
+            raise ValueError(f"the label of row {int(np.argmax(missing))} is missing")
+        codes: Array = np.unique(array, return_inverse=True)[1]
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a list of labels, one for each of one or more rows: {error}.") from error
-    return numbers
+    return codes
 
 
-def _crossed(labels_true: Any, labels_pred: Any) -> Array:
-    """How many rows are of class i (a line) and in cluster j (a column)."""
-    true, pred = _numbered(labels_true, "labels_true"), _numbered(labels_pred, "labels_pred")
+def _contingency(labels_true: Any, labels_pred: Any) -> Array:
+    """Return the contingency table: number of rows of class i in cluster j."""
+    true, pred = _encode_labels(labels_true, "labels_true"), _encode_labels(labels_pred, "labels_pred")
     if len(true) != len(pred):
-        raise ValueError(f"labels_true has {len(true)} labels and labels_pred {len(pred)}: give both for the same rows.")
+        raise ValueError(f"labels_true has {len(true)} labels and labels_pred has {len(pred)}: pass both for the same rows.")
     table: Array = contingency_matrix(true, pred)
     return table
 
 
 def accuracy(labels_true: Any, labels_pred: Any) -> float:
-    """Share of rows that are right under the best one-to-one map of clusters to classes.
+    """Fraction of correctly labelled rows under the best one-to-one matching of clusters to classes.
 
+    Parameters
+    ----------
+    labels_true : array-like of shape (n_samples,)
+        Classes of the rows, of any type.
+    labels_pred : array-like of shape (n_samples,)
+        Clusters of the rows, of any type.
+
+    Returns
+    -------
+    score : float
+        Between 0 and 1; higher is better.
+
+    Examples
+    --------
+    >>> from shoal.metrics import accuracy
     >>> accuracy([0, 0, 1, 1], [5, 5, 5, 2])
     0.75
     """
-    table = _crossed(labels_true, labels_pred)
+    table = _contingency(labels_true, labels_pred)
     rows, columns = linear_sum_assignment(table, maximize=True)
     return float(table[rows, columns].sum() / table.sum())
 
 
 def purity(labels_true: Any, labels_pred: Any) -> float:
-    """Share of rows that belong to the commonest class of their cluster.
+    """Fraction of rows that belong to the most frequent class of their cluster.
 
+    Parameters
+    ----------
+    labels_true : array-like of shape (n_samples,)
+        Classes of the rows, of any type.
+    labels_pred : array-like of shape (n_samples,)
+        Clusters of the rows, of any type.
+
+    Returns
+    -------
+    score : float
+        Between 0 and 1; higher is better.
+
+    Examples
+    --------
+    >>> from shoal.metrics import purity
     >>> purity([0, 0, 1, 1], [5, 5, 5, 2])
     0.75
     """
-    table = _crossed(labels_true, labels_pred)
+    table = _contingency(labels_true, labels_pred)
     return float(table.max(axis=0).sum() / table.sum())
 
 
 def _frame_for(centers: Array, metric: str) -> Frame:
-    """Scaled where squares of the centres would leave the range of float64."""
+    """Return the frame to compute distances in, scaled if squares of the centroids would overflow or underflow float64."""
     if metric == "cosine":
         return Frame(unit=True)
-    reach = float(np.abs(centers).max())
-    in_range = reach == 0 or 2.0**-300 < reach < 2.0**300
-    return Frame(exponent=0 if in_range else -int(np.clip(np.frexp(reach)[1], -1000, 1000)))
+    largest = float(np.abs(centers).max())
+    is_in_range = largest == 0 or 2.0**-300 < largest < 2.0**300
+    return Frame(exponent=0 if is_in_range else -int(np.clip(np.frexp(largest)[1], -1000, 1000)))
 
 
-def _placed(X: Any, centers: Any, weights: Any, metric: str, n_threads: int | None, caller: str) -> tuple[Rows, Array]:
-    """Checked rows, in float64, and the centres in their frame."""
-    allowed = {"metric": [StrOptions({"euclidean", "cosine"})], "n_threads": [Count(MAX_THREADS), None]}
-    validate_parameter_constraints(allowed, {"metric": metric, "n_threads": n_threads}, caller)
+def _validate(X: Any, centers: Any, weights: Any, metric: str, n_threads: int | None, caller: str) -> tuple[Rows, Array]:
+    """Validate the input and return the rows, in float64, and the centroids in the frame of the rows."""
+    constraints = {"metric": [StrOptions({"euclidean", "cosine"})], "n_threads": [Count(MAX_THREADS), None]}
+    validate_parameter_constraints(constraints, {"metric": metric, "n_threads": n_threads}, caller)
     source = check_rows(None, X, reset=False)
     check_same_columns(centers, X.feature_names if isinstance(X, FileSource) else column_names(X), "centers")
     C = check_centers(centers, None, source.shape[1], "centers")
     frame = _frame_for(C, metric)
     if frame.unit and not C.any(axis=1).all():
-        raise ValueError(f"centers row {int(np.argmin(C.any(axis=1)))} is all zeros: cosine needs a direction.")
+        raise ValueError(f"centers row {int(np.argmin(C.any(axis=1)))} is all zeros: remove it or use metric='euclidean'.")
     rows = Rows.of(source, check_weights(weights, source.shape[0]), frame).with_dtype(np.dtype(np.float64))
-    placed: Any = rows.convert(C).X  # dense, as C is
-    return rows, placed
+    C_in_frame: Any = rows.convert(C).X  # dense, as C is
+    return rows, C_in_frame
 
 
 def _energy_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers) -> float:
+    """Return the energy of one block of rows. Those of blocks add up."""
     block, centers = near_block(start, raw, rows, centers)
     return energy_block(block, weights, block.nearest(centers), centers)
 
@@ -115,144 +152,247 @@ def _energy_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Cen
 def energy(
     X: Any, centers: Any, sample_weight: Any = None, *, metric: str = "euclidean", n_threads: int | None = None
 ) -> float:
-    """Sum of squared distances of the rows from their nearest centre, in float64, block by block.
+    """Energy (inertia): sum of squared distances of the rows to their nearest centroid.
 
-    For metric="cosine" it is the sum of 1 - cosine: either way what KMeans calls `inertia_`.
+    For ``metric="cosine"``, the sum of 1 - cosine. Equals `inertia_` of `KMeans` in both cases.
 
+    Parameters
+    ----------
+    X : array, sparse matrix, table or file source of shape (n_samples, n_features)
+        Rows.
+    centers : array-like of shape (n_clusters, n_features)
+        Centroids.
+    sample_weight : array-like of shape (n_samples,) or None, default=None
+        Weight of each row; equivalent to repeating the row.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        Metric, as in `KMeans`.
+    n_threads : int or None, default=None
+        Number of threads; None for all cores. Does not affect the result.
+
+    Returns
+    -------
+    energy : float
+        Computed in float64, whatever the dtype of X.
+
+    Examples
+    --------
+    >>> from shoal.metrics import energy
     >>> energy([[0.0], [1.0], [10.0]], [[0.0], [10.0]])
     1.0
     >>> energy([[5.0, 0.0], [0.0, 1.0]], [[1.0, 0.0]], metric="cosine")
     1.0
     """
-    rows, placed = _placed(X, centers, sample_weight, metric, n_threads, "energy")
+    rows, C = _validate(X, centers, sample_weight, metric, n_threads, "energy")
     with on_threads(rows, n_threads) as rows:
-        shares = rows.map_raw_blocks(_energy_block, rows, rows.prepare(placed), per_row=(rows.weights,))
+        shares = rows.map_raw_blocks(_energy_block, rows, rows.prepare(C), per_row=(rows.weights,))
         return rows.frame.energy_out_of(sum(shares))
 
 
-class _Share(NamedTuple):
-    """What a block has to say of each centre's rows."""
+class _ClusterSums(NamedTuple):
+    """Sums over the rows of each cluster in one block. Those of blocks add up."""
 
     sizes: Array  # (k)
-    distances: Array  # (k): added up
-    silhouettes: Array  # (k): added up
+    distances: Array  # (k): to the assigned centroid
+    silhouettes: Array  # (k)
 
 
-def silhouettes(block: Block, labels: Array, centers: Centers, frame: Frame) -> Array:
-    """Of each row: how much nearer its own centre is than the next one, from -1 to 1."""
+def row_silhouettes(block: Block, labels: Array, centers: Centers, frame: Frame) -> Array:
+    """Return the simplified silhouette of each row: (b - a) / max(a, b), or 0 if both are 0.
+
+    a is the distance to the assigned centroid and b the distance to the nearest other one.
+    """
     pairs = (labels, nearest_others(block, labels, centers))
     own, other = (frame.distances_out_of(block.pair_distances(np.arange(len(block)), ids, centers)) for ids in pairs)
-    most = np.maximum(own, other)
-    return np.asarray((other - own) / np.where(most > 0, most, 1))
+    larger = np.maximum(own, other)
+    return np.asarray((other - own) / np.where(larger > 0, larger, 1))
 
 
-def _silhouette_block(start: int, raw: Any, labels: Array, rows: Rows, centers: Centers, near: bool) -> _Share:
+def _silhouette_block(start: int, raw: Any, labels: Array, rows: Rows, centers: Centers, use_nearest: bool) -> _ClusterSums:
+    """Return the cluster sums of one block; with `use_nearest`, rows belong to the nearest centroid instead of `labels`."""
     block, centers = near_block(start, raw, rows, centers)
     k = len(centers.C)
-    labels = block.nearest(centers) if near else labels
-    far = rows.frame.distances_out_of(block.pair_distances(np.arange(len(block)), labels, centers))
-    per_row = (np.ones(len(block)), far, silhouettes(block, labels, centers, rows.frame))
-    return _Share(*(np.bincount(labels, values, k) for values in per_row))
+    labels = block.nearest(centers) if use_nearest else labels
+    distances = rows.frame.distances_out_of(block.pair_distances(np.arange(len(block)), labels, centers))
+    per_row = (np.ones(len(block)), distances, row_silhouettes(block, labels, centers, rows.frame))
+    return _ClusterSums(*(np.bincount(labels, values, k) for values in per_row))
 
 
-def _shares(X: Any, centers: Any, labels: Any, metric: str, n_threads: int | None, caller: str) -> tuple[_Share, Array, Frame]:
-    rows, C = _placed(X, centers, None, metric, n_threads, caller)
+def _sum_clusters(
+    X: Any, centers: Any, labels: Any, metric: str, n_threads: int | None, caller: str
+) -> tuple[_ClusterSums, Array, Frame]:
+    """Validate the input and return the cluster sums over all rows, the centroids, and the frame of both."""
+    rows, C = _validate(X, centers, None, metric, n_threads, caller)
     n, k = len(rows), len(C)
     if k < 2:
-        raise ValueError(f"centers has {k} row, and {caller} compares at least 2: give those of all clusters.")
-    names = np.zeros(n, np.intp) if labels is None else np.asarray(labels)
-    if names.shape != (n,) or names.dtype.kind not in "iu" or names.min() < 0 or names.max() >= k:
-        raise ValueError(f"labels must be {n} numbers, one for each row, from 0 to {k - 1}: the places of rows in centers.")
-    total = _Share(*np.zeros((3, k)))
+        raise ValueError(f"centers has {k} row, but {caller} needs at least 2: pass the centroids of all clusters.")
+    assigned = np.zeros(n, np.intp) if labels is None else np.asarray(labels)
+    if assigned.shape != (n,) or assigned.dtype.kind not in "iu" or assigned.min() < 0 or assigned.max() >= k:
+        raise ValueError(f"labels must be {n} integers from 0 to {k - 1}, one index into centers for each row.")
+    total = _ClusterSums(*np.zeros((3, k)))
     with on_threads(rows, n_threads) as rows:
-        for share in rows.map_raw_blocks(_silhouette_block, rows, rows.prepare(C), labels is None, per_row=(names,)):
-            for sums, part in zip(total, share, strict=True):
-                sums += part
+        for share in rows.map_raw_blocks(_silhouette_block, rows, rows.prepare(C), labels is None, per_row=(assigned,)):
+            for sums, block_sum in zip(total, share, strict=True):
+                sums += block_sum
     return total, C, rows.frame
 
 
 def simplified_silhouette(
     X: Any, centers: Any, labels: Any = None, *, metric: str = "euclidean", n_threads: int | None = None
 ) -> float:
-    """How much nearer rows are to their own centre than to the next one: the mean of (b - a) / max(a, b), from -1 to 1.
+    """Simplified silhouette: mean over the rows of (b - a) / max(a, b).
 
-    The silhouette, with distances from centres in place of those from all rows (E. R. Hruschka, L. N. de Castro,
-    R. J. G. B. Campello 2004, Evolutionary algorithms for clustering gene-expression data, ICDM). Labels are the places of
-    rows in centers; None for the nearest. A row alone in its cluster counts as 0. Rows are read block by block.
+    a is the distance of a row to its own centroid and b its distance to the nearest other centroid. Unlike the silhouette,
+    which averages distances to all rows, it takes one pass over the rows. A row alone in its cluster scores 0.
 
+    Parameters
+    ----------
+    X : array, sparse matrix, table or file source of shape (n_samples, n_features)
+        Rows.
+    centers : array-like of shape (n_clusters, n_features)
+        Centroids.
+    labels : array-like of int of shape (n_samples,) or None, default=None
+        Index into `centers` for each row; None for the nearest centroid.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        Metric, as in `KMeans`.
+    n_threads : int or None, default=None
+        Number of threads; None for all cores. Does not affect the result.
+
+    Returns
+    -------
+    score : float
+        Between -1 and 1; higher is better.
+
+    References
+    ----------
+    E. R. Hruschka, L. N. de Castro, R. J. G. B. Campello (2004), Evolutionary algorithms for clustering gene-expression
+    data, ICDM.
+
+    Examples
+    --------
+    >>> from shoal.metrics import simplified_silhouette
     >>> simplified_silhouette([[0.0], [2.0], [9.0], [11.0]], [[1.0], [10.0]])
     0.8875
     """
-    total, _, _ = _shares(X, centers, labels, metric, n_threads, "simplified_silhouette")
+    total, _, _ = _sum_clusters(X, centers, labels, metric, n_threads, "simplified_silhouette")
     return float(total.silhouettes[total.sizes > 1].sum() / total.sizes.sum())
 
 
 def davies_bouldin(
     X: Any, centers: Any, labels: Any = None, *, metric: str = "euclidean", n_threads: int | None = None
 ) -> float:
-    """How wide clusters are for their distance from the most similar other one, in the mean: the lower, the better.
+    """Davies-Bouldin index: mean similarity of each cluster to its most similar other cluster.
 
-    D. L. Davies, D. W. Bouldin (1979), A cluster separation measure, doi:10.1109/TPAMI.1979.4766909. Labels are the places of
-    rows in centers; None for the nearest. Clusters without rows do not count. Rows are read block by block.
+    The similarity of two clusters is the sum of the mean distances of their rows to the centroid, divided by the distance
+    between the centroids. Empty clusters are ignored.
 
+    Parameters
+    ----------
+    X : array, sparse matrix, table or file source of shape (n_samples, n_features)
+        Rows.
+    centers : array-like of shape (n_clusters, n_features)
+        Centroids.
+    labels : array-like of int of shape (n_samples,) or None, default=None
+        Index into `centers` for each row; None for the nearest centroid.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        Metric, as in `KMeans`.
+    n_threads : int or None, default=None
+        Number of threads; None for all cores. Does not affect the result.
+
+    Returns
+    -------
+    score : float
+        Zero or greater; lower is better. Infinite if two non-empty clusters have the same centroid and their rows do not
+        all coincide with it.
+
+    References
+    ----------
+    D. L. Davies, D. W. Bouldin (1979), A cluster separation measure, doi:10.1109/TPAMI.1979.4766909.
+
+    Examples
+    --------
+    >>> from shoal.metrics import davies_bouldin
     >>> davies_bouldin([[0.0], [2.0], [9.0], [11.0]], [[1.0], [10.0]])
     0.2222222222222222
     """
-    total, C, frame = _shares(X, centers, labels, metric, n_threads, "davies_bouldin")
-    filled = total.sizes > 0
-    return overlap(C[filled], total.distances[filled] / total.sizes[filled], frame)
+    total, C, frame = _sum_clusters(X, centers, labels, metric, n_threads, "davies_bouldin")
+    occupied = total.sizes > 0
+    return davies_bouldin_index(C[occupied], total.distances[occupied] / total.sizes[occupied], frame)
 
 
-def overlap(C: Array, widths: Array, frame: Frame) -> float:
-    """The Davies-Bouldin index of centres (k, d) in a frame, whose rows are so far from them in the mean.
+def davies_bouldin_index(C: Array, mean_distances: Array, frame: Frame) -> float:
+    """Return the Davies-Bouldin index from centroids (k, d) and the mean distances (k) of their rows to them.
 
-    Distances from products narrow down which cluster is the most similar; what rounding leaves open, the distances themselves
-    decide. Of two centres at one place the index is infinite, unless their rows are there, too.
+    Distances from a matrix product, with bounds on their rounding errors, rule out most pairs. The exact distances of the
+    remaining pairs decide, so the result does not depend on rounding in the product.
     """
     block, centers = DenseBlock(C), DenseBlock.prepare(C)
-    norms2, off = centers.norms2, rounding(C.dtype, C.shape[1])
-    worst = np.zeros(len(C))
+    norms2, relative_error = centers.norms2, rounding(C.dtype, C.shape[1])
+    max_similarity = np.zeros(len(C))
 
-    def ratios(sums: Array, squares: Array) -> Array:
+    def similarities(sums: Array, squares: Array) -> Array:
+        """Return sums / distances; infinite at distance zero, and 0 if the sum is zero, too."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.nan_to_num(sums / frame.distances_out_of(np.maximum(squares, 0)), nan=0.0, posinf=np.inf)
 
-    step = max(1, AT_ONCE // len(C))
+    step = max(1, MAX_PAIRS_PER_BATCH // len(C))
     for a in range(0, len(C), step):
-        some = np.arange(a, min(a + step, len(C)))
-        sums, scale = widths[some, None] + widths, norms2[some, None] + norms2
-        squares = scale - 2 * (C[some] @ C.T).astype(np.float64)
-        least, most = ratios(sums, squares + off * scale), ratios(sums, squares - off * scale)
-        for bound in (least, most):
-            bound[np.arange(len(some)), some] = -1
-        line, other = np.nonzero(most >= np.maximum(least.max(axis=1), 0)[:, None])
-        np.maximum.at(worst, some[line], ratios(sums[line, other], block.pair_distances(some[line], other, centers)))
-    return float(worst.mean()) if len(C) > 1 else 0.0
+        batch = np.arange(a, min(a + step, len(C)))
+        sums, scale = mean_distances[batch, None] + mean_distances, norms2[batch, None] + norms2
+        squares = scale - 2 * (C[batch] @ C.T).astype(np.float64)
+        lower = similarities(sums, squares + relative_error * scale)
+        upper = similarities(sums, squares - relative_error * scale)
+        for bound in (lower, upper):
+            bound[np.arange(len(batch)), batch] = -1  # a cluster is not compared with itself
+        line, other = np.nonzero(upper >= np.maximum(lower.max(axis=1), 0)[:, None])
+        exact = similarities(sums[line, other], block.pair_distances(batch[line], other, centers))
+        np.maximum.at(max_similarity, batch[line], exact)
+    return float(max_similarity.mean()) if len(C) > 1 else 0.0
 
 
 def knee(k: Any, energy: Any) -> int | None:
-    """The number of clusters up to which the energy falls steeply and after which it does not; None if there is none.
+    """Find the knee (elbow) of a curve of energies over the number of clusters.
 
-    On rows without clusters the energy falls like a power of k (P. Zador 1982, Asymptotic quantization error of continuous
-    signals, doi:10.1109/TIT.1982.1056490): a straight line, where both axes are logarithms. A knee is where it falls at least
-    2.5 times as steeply before, from either of the two k that go ahead, as from there to any later k, of which some must
-    be 1.3 times as large: one energy that is too high or too low, or the end of the curve, makes no knee.
+    Parameters
+    ----------
+    k : array-like of int of shape (n_points,)
+        Numbers of clusters, in increasing order.
+    energy : array-like of float of shape (n_points,)
+        Energy (inertia) for each number of clusters.
 
+    Returns
+    -------
+    knee : int or None
+        Number of clusters at the knee; None if the curve has no clear knee.
+
+    Notes
+    -----
+    For rows without clusters the energy falls like a power of k [1]_: a straight line on logarithmic axes. A knee is a point
+    before which the curve, on these axes, falls at least 2.5 times as steeply as after it. The slope before is the smaller
+    one of those from the two preceding points, and the slope after the largest one to any later point, so that a single
+    outlier makes no knee. The last k must be at least 1.3 times that of the knee, so that the end of the curve makes none.
+
+    References
+    ----------
+    .. [1] P. Zador (1982), Asymptotic quantization error of continuous signals, doi:10.1109/TIT.1982.1056490.
+
+    Examples
+    --------
+    >>> from shoal.metrics import knee
     >>> knee([1, 2, 3, 4, 5, 6], [100, 60, 10, 9, 8.2, 7.6])
     3
     >>> knee([1, 2, 4, 8, 16], [100, 50, 25, 12.5, 6.25]) is None
     True
     """
-    counts, costs = np.asarray(k, np.float64), np.asarray(energy, np.float64)
-    if counts.ndim != 1 or counts.shape != costs.shape or not (np.diff(counts) > 0).all() or (counts < 1).any():
-        raise ValueError("k must be numbers of clusters from 1 on, each greater than the one before, with one energy for each.")
-    if not np.isfinite(costs).all() or (costs < 0).any():
-        raise ValueError("energy must be finite and not negative: leave out what is not known.")
-    x, y = np.log(counts), np.log(np.maximum(costs, max(costs.max(initial=0), 1e-300) * 1e-12))
-    best, found = CLEAR, None
+    counts, energies = np.asarray(k, np.float64), np.asarray(energy, np.float64)
+    if counts.ndim != 1 or counts.shape != energies.shape or not (np.diff(counts) > 0).all() or (counts < 1).any():
+        raise ValueError("k must be increasing numbers of clusters, 1 or greater, with one energy for each.")
+    if not np.isfinite(energies).all() or (energies < 0).any():
+        raise ValueError("energy must be finite and not negative: leave out points whose energy is not known.")
+    x, y = np.log(counts), np.log(np.maximum(energies, max(energies.max(initial=0), 1e-300) * 1e-12))
+    best, found = MIN_SLOPE_RATIO, None
     for i in range(1, int(np.searchsorted(x, x.max(initial=0) - np.log(1.3), "right"))):
-        two = slice(max(i - 2, 0), i)
-        before = ((y[two] - y[i]) / (x[i] - x[two])).min()
+        preceding = slice(max(i - 2, 0), i)
+        before = ((y[preceding] - y[i]) / (x[i] - x[preceding])).min()
         after = max(((y[i] - y[i + 1 :]) / (x[i + 1 :] - x[i])).max(), 1e-3)
         if before / after >= best:
             best, found = before / after, int(counts[i])

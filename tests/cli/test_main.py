@@ -1,4 +1,4 @@
-"""The command line: results on stdout, one line on stderr for an error, and an exit code that tells its kind."""
+"""Tests of the main command: results on stdout, one line on stderr per error, exit codes."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from shoal import __version__
-from shoal.cli import demo, errors, main
+from shoal.cli import demo, errors, main, output
 from shoal.datasets import load_pendigits
 
 RESULT = {
@@ -31,14 +31,14 @@ RESULT = {
 
 
 def run(capsys, *arguments):
-    """Exit code, stdout and stderr of a command."""
+    """Return the exit code, stdout and stderr of a command."""
     with pytest.raises(SystemExit) as end:
         main.main(arguments)
     return end.value.code, *capsys.readouterr()
 
 
 def answer(monkeypatch, result):
-    """Let the demo end with this at once."""
+    """Replace the computation of the demo by this result or exception."""
 
     def run(k, seed):
         if isinstance(result, BaseException):
@@ -48,7 +48,7 @@ def answer(monkeypatch, result):
     monkeypatch.setattr(demo, "run", run)
 
 
-def test_demo_through_click():
+def test_demo_json():
     outcome = CliRunner().invoke(main.shoal, ["demo", "-k", "3", "--seed", "1", "--json"])
     assert outcome.exit_code == 0
     result = json.loads(outcome.stdout)
@@ -57,7 +57,7 @@ def test_demo_through_click():
     assert outcome.stderr == ""
 
 
-def test_demo_for_people(capsys, monkeypatch):
+def test_demo_text(capsys, monkeypatch):
     answer(monkeypatch, RESULT)
     code, out, err = run(capsys, "demo", "-k", "4")
     assert code == 0
@@ -72,6 +72,22 @@ def test_version_and_help(capsys):
     code, out, err = run(capsys, "demo", "--help")
     assert (code, err) == (0, "")
     assert "--clusters" in out
+    assert "..." not in run(capsys, "--help")[1].partition("Commands:")[2]  # no summary is cut
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.001, "less than 0.01 s"),
+        (0.1234, "about 0.12 s"),
+        (59.6, "about 60 s"),
+        (200, "about 3.3 min"),
+        (5400, "about 1.5 h"),
+        (1e7, "about 2,800 h"),
+    ],
+)
+def test_format_estimate(seconds, text):
+    assert output.format_estimate(seconds) == text
 
 
 def test_no_command_is_a_usage_error(capsys):
@@ -106,7 +122,7 @@ def test_usage_errors(capsys, arguments, word):
     assert "\x1b" not in err
 
 
-def test_a_cluster_for_every_row_is_no_usage_error(capsys, monkeypatch):
+def test_one_cluster_per_row_is_allowed(capsys, monkeypatch):
     answer(monkeypatch, RESULT)
     assert run(capsys, "demo", "--json", "-k", str(ROWS))[0] == 0
 
@@ -116,19 +132,23 @@ def test_a_cluster_for_every_row_is_no_usage_error(capsys, monkeypatch):
     [
         (ValueError("X has a hole\nat row 3"), errors.BAD_DATA, "shoal: X has a hole at row 3"),
         (EOFError("cut short"), errors.BAD_DATA, "shoal: cut short"),
-        (MemoryError(), errors.NO_ROOM, "shoal: out of memory: free some and run again"),
+        (MemoryError(), errors.NO_ROOM, "shoal: out of memory: free some and run the command again"),
         (
             OSError(5, "Input/output error", "out/model.npz"),
             errors.NO_ROOM,
-            "shoal: out/model.npz: Input/output error: check the disk and who may read and write there",
+            "shoal: out/model.npz: Input/output error: check the disk and the permissions",
         ),
-        (OSError(28, "No space left on device"), errors.NO_ROOM, "shoal: out of disk: [Errno 28] No space left on device"),
-        (KeyError("x"), errors.INTERNAL, "shoal: internal error: KeyError: 'x' (--debug shows where)"),
+        (
+            OSError(28, "No space left on device"),
+            errors.NO_ROOM,
+            "shoal: out of disk space: [Errno 28] No space left on device",
+        ),
+        (KeyError("x"), errors.INTERNAL, "shoal: internal error: KeyError: 'x' (use --debug for the traceback)"),
         (KeyboardInterrupt(), 130, "shoal: stopped by SIGINT"),
         (click.ClickException("no such file"), errors.INTERNAL, "shoal: no such file"),
     ],
 )
-def test_errors_are_one_line_and_a_code(capsys, monkeypatch, error, code, message):
+def test_error_message_and_exit_code(capsys, monkeypatch, error, code, message):
     answer(monkeypatch, error)
     found, out, err = run(capsys, "demo", "--json")
     assert (found, out, err.strip()) == (code, "", message)
@@ -151,8 +171,8 @@ def test_closed_streams(capsys, monkeypatch, stream):
     getattr(sys, stream).close()
 
 
-def test_as_a_module():
-    """Once for real: with stdout closed, a usage error is told on stderr alone."""
+def test_python_m_shoal():
+    """In a process of its own: with stdout closed, a usage error goes to stderr only."""
     command = f"{sys.executable} -m shoal demo -k {ROWS + 1} >&-"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.returncode == errors.USAGE

@@ -1,4 +1,4 @@
-"""The commands of the README run as they stand there."""
+"""Run the commands of the README."""
 
 import re
 import shlex
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from shoal.cli.methods import METHODS
+from shoal.cli.methods import REGISTRY
 from shoal.datasets import load_pendigits
-from tests.cli.calling import run
+from tests.cli.invoke import run
 
 README = Path(__file__).parents[2].joinpath("README.md").read_text()
 
 
-def test_the_commands_of_the_readme(capsys, tmp_path, monkeypatch):
+def test_readme_commands(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("digits.npy", load_pendigits()[0][:2000])
     commands = re.findall(r"^\$ shoal (.*)$", README, re.MULTILINE)
@@ -21,4 +21,4 @@ def test_the_commands_of_the_readme(capsys, tmp_path, monkeypatch):
     for words in commands:
         code, out, err = run(capsys, *shlex.split(words, comments=True))
         assert (code, bool(out)) == (0, True), err
-    assert f"one of {len(METHODS)} ways" in README
+    assert f"one of {len(REGISTRY)} ways" in README

@@ -1,4 +1,4 @@
-"""One cluster of two worker processes for all tests of this folder: it takes seconds to start."""
+"""A cluster of two worker processes, shared by all tests of this folder because it takes seconds to start."""
 
 import time
 
@@ -26,17 +26,17 @@ def client(cluster):
 
 
 @pytest.fixture
-def all_there(client, cluster):
-    """Whoever died in the test before is back. A cluster gives up on who is away for 15 s, until it is told to scale."""
-    begun = time.monotonic()
+def all_workers(client, cluster):
+    """Wait until workers that died in an earlier test are back. Dask restarts none after 15 s unless the cluster is scaled."""
+    started = time.monotonic()
     while len(client.nthreads()) < 2:
-        assert time.monotonic() - begun < 120
+        assert time.monotonic() - started < 120
         cluster.scale(2)
         time.sleep(0.5)
 
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Workers cut rows as they are told to, so that it is enough to say so here."""
+    """Use small blocks. The driver decides on block sizes, so patching it is enough."""
     monkeypatch.setattr(rows_module, "BLOCK_ROWS", (100, 100))
     monkeypatch.setattr(rows_module, "PARTITION", 3)

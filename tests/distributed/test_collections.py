@@ -1,4 +1,4 @@
-"""What is read of a dask collection is what it computes to, whatever was done to it before."""
+"""Rows read from a Dask collection equal what it computes to, for all kinds of expressions."""
 
 import time
 import warnings
@@ -15,10 +15,10 @@ from distributed import get_client
 from scipy import sparse
 
 import shoal
-from shoal.distributed import dask, tasks
-from shoal.distributed import partitions as pieces
-from shoal.distributed import scheduler as rounds
-from shoal.distributed import workers as crew
+from shoal.distributed import dask, partitions, tasks, workers
+from shoal.distributed.in_flight import Submission
+from shoal.distributed.scheduler import OrderedScheduler
+from shoal.distributed.workers import WorkerPool
 from shoal.exceptions import ClusterLostError, FitInterrupted
 from tests.strategies import blobs
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("small_bl
 X, _ = blobs(600, 3, 4)
 X = 20 * X
 TABLE = pd.DataFrame(X, columns=["a", "b", "chunks"])
-LEFT = dd.from_pandas(TABLE, npartitions=4)
+DATAFRAME = dd.from_pandas(TABLE, npartitions=4)
 ROWS = da.from_array(X, chunks=(150, 3))
 
 EXPRESSIONS = {
@@ -48,68 +48,68 @@ EXPRESSIONS = {
 }
 
 
-def read(rows, client=None):
+def read_all(rows, client=None):
     source = dask.open_collection(rows, client)
     return source.read(0, source.shape[0])
 
 
-def in_order(values):
+def sort_rows(values):
     return np.array(sorted(map(tuple, np.asarray(values))))
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_dataframes_by_threads(name):
-    table = EXPRESSIONS[name](LEFT)
-    np.testing.assert_allclose(in_order(read(table)), in_order(table.compute(scheduler="sync")), rtol=1e-12)
+    table = EXPRESSIONS[name](DATAFRAME)
+    np.testing.assert_allclose(sort_rows(read_all(table)), sort_rows(table.compute(scheduler="sync")), rtol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["both", "centred", "sorted", "merged"])
 def test_dataframes_by_workers(name, client):
     with client.as_current():
-        table = EXPRESSIONS[name](LEFT)
-        np.testing.assert_allclose(in_order(read(table, client)), in_order(table.compute()), rtol=1e-12)
+        table = EXPRESSIONS[name](DATAFRAME)
+        np.testing.assert_allclose(sort_rows(read_all(table, client)), sort_rows(table.compute()), rtol=1e-12)
 
 
-def test_what_all_chunks_need_is_done_once():
-    done = []
+def test_values_shared_by_all_chunks_are_computed_once():
+    n_computed = []
 
-    def look(block):
-        done.append(len(block))
+    def count(block):
+        n_computed.append(len(block))
         return block
 
-    rows = ROWS.map_blocks(look, dtype=float, meta=np.empty((0, 0)))
+    rows = ROWS.map_blocks(count, dtype=float, meta=np.empty((0, 0)))
     source = dask.open_collection((rows - rows.mean(axis=0)) / rows.std(axis=0), None)
     for _ in range(3):
-        found = source.read(0, 600)
-    assert sum(done) == 600
-    np.testing.assert_allclose(found, (X - X.mean(axis=0)) / X.std(axis=0), rtol=1e-12)
+        rows_read = source.read(0, 600)
+    assert sum(n_computed) == 600
+    np.testing.assert_allclose(rows_read, (X - X.mean(axis=0)) / X.std(axis=0), rtol=1e-12)
 
 
-def test_masks_are_not_forgotten():
-    with pytest.raises(ValueError, match="chunks with masks"), shoal.Engine(None):
+def test_masked_chunks_are_refused():
+    with pytest.raises(ValueError, match="masked chunks"), shoal.Engine(None):
         shoal.KMeans(2).fit(da.ma.masked_greater(ROWS, 20))
 
 
-def test_chunks_of_other_kinds():
+def test_chunks_of_other_types_are_refused():
     with pytest.raises(TypeError, match=r"chunks of type builtins\.list"):
-        pieces.check_kind([])
+        partitions.check_chunk_type([])
 
 
 @pytest.mark.parametrize("shape", [(200, 3), (150, 4)])
-def test_chunks_that_are_not_as_told(shape):
+def test_chunks_of_another_shape_than_declared(shape):
     parts = [da.from_delayed(delayed(np.ones)((150, 3)), shape, float) for _ in range(3)]
-    with pytest.raises(ValueError, match=r"has shape \(150, 3\), float64, but .* was told"), shoal.Engine(None):
+    with pytest.raises(ValueError, match=r"has shape \(150, 3\), float64, but X declares"), shoal.Engine(None):
         shoal.KMeans(2).fit(da.concatenate(parts))
 
 
 def test_resume_needs_the_same_chunks(tmp_path):
-    kept = shoal.Checkpoint(tmp_path / "kept.npz")
-    model = shoal.KMeans(4, init="random", random_state=0, tol=0, callback=lambda record: kept.stop())
-    with pytest.raises(FitInterrupted), kept, shoal.Engine(None):
+    checkpoint = shoal.Checkpoint(tmp_path / "checkpoint.npz")
+    model = shoal.KMeans(4, init="random", random_state=0, tol=0, callback=lambda record: checkpoint.stop())
+    with pytest.raises(FitInterrupted), checkpoint, shoal.Engine(None):
         model.fit(ROWS)
-    with pytest.raises(ValueError, match="the chunks of X"), shoal.Checkpoint(tmp_path / "kept.npz"), shoal.Engine(None):
+    with pytest.raises(ValueError, match="the chunks of X"), shoal.Checkpoint(tmp_path / "checkpoint.npz"), shoal.Engine(None):
         model.fit(ROWS.rechunk((300, 3)))
 
 
@@ -117,108 +117,111 @@ def test_rows_that_workers_have_lost(client):
     held = client.persist(ROWS)
     source = dask.open_collection(held, client)
     client.cancel(held)
-    with pytest.raises(ClusterLostError, match="workers held these rows, and they are gone"):
+    with pytest.raises(ClusterLostError, match="workers no longer hold these rows"):
         source.read(0, 600)
 
 
-def inside():
-    """Of a task: a fit that needs the worker's own thread."""
+def fit_inside_task():
+    """Return the inertia of a fit that runs inside a task and needs the worker's own thread."""
     rows = da.from_array(X, chunks=(150, 3))
     return shoal.KMeans(4, random_state=0, max_iter=2).fit(rows, engine=get_client()).inertia_
 
 
 def test_fits_inside_tasks(client):
-    found = client.gather([client.submit(inside, pure=False) for _ in range(2)], asynchronous=False)
+    inertias = client.gather([client.submit(fit_inside_task, pure=False) for _ in range(2)], asynchronous=False)
     with warnings.catch_warnings(action="ignore"), shoal.Engine(None):
         expected = shoal.KMeans(4, random_state=0, max_iter=2).fit(ROWS).inertia_
-    assert found == pytest.approx([expected] * 2)  # there, blocks are as large as ever
+    assert inertias == pytest.approx([expected] * 2)  # not bitwise: `small_blocks` does not apply to the workers
 
 
-class Told:
-    """A client whose scheduler says this of its workers."""
+class FakeClient:
+    """A client whose scheduler reports the workers and tasks set here."""
 
     status = "running"
 
     def __init__(self):
-        self.workers, self.held, self.scheduler = {}, {}, self
+        self.workers, self.assigned, self.scheduler = {}, {}, self
 
-    def sync(self, ask, callback_timeout):
-        return ask()
+    def sync(self, request, callback_timeout):
+        return request()
 
     def identity(self):
         return {"workers": self.workers}
 
     def processing(self):
-        return self.held
+        return self.assigned
 
 
-def test_paused_workers_are_none(monkeypatch):
-    monkeypatch.setattr(crew, "EMPTY", -1.0)
-    told = Told()
-    told.workers = {"a": {"nthreads": 2, "status": "running", "last_seen": 1.0}}
-    team = rounds.Crew(told)
-    team.look(now=True)
-    assert team.threads == 2
-    told.workers["a"]["status"] = "paused"
-    with pytest.raises(ClusterLostError, match="paused for want of memory"):
-        team.look(now=True)
+def test_paused_workers_do_not_count(monkeypatch):
+    monkeypatch.setattr(workers, "NO_WORKER_SECONDS", -1.0)
+    client = FakeClient()
+    client.workers = {"a": {"nthreads": 2, "status": "running", "last_seen": 1.0}}
+    pool = WorkerPool(client)
+    pool.refresh(force=True)
+    assert pool.n_threads == 2
+    client.workers["a"]["status"] = "paused"
+    with pytest.raises(ClusterLostError, match="give them more memory if they are paused"):
+        pool.refresh(force=True)
 
 
-def test_late_workers_get_no_more_until_they_are_heard_of():
-    told = Told()
-    told.workers = {name: {"nthreads": 1, "status": "running", "last_seen": seen} for name, seen in (("a", 10.0), ("b", 50.0))}
-    told.held = {"a": ["x"], "b": ["y"]}
-    team = rounds.Crew(told)
-    team.look(now=True)
-    team.freeze({"x", "y"}, 30.0)
-    assert set(team.frozen) == {"a"}  # the other one is slow, but there
-    team.look(now=True)
-    assert set(team.frozen) == {"a"}
-    told.workers["a"]["last_seen"] = 51.0
-    team.look(now=True)
-    assert not team.frozen
+def test_unresponsive_workers_are_avoided_until_their_next_heartbeat():
+    client = FakeClient()
+    client.workers = {
+        name: {"nthreads": 1, "status": "running", "last_seen": seen} for name, seen in (("a", 10.0), ("b", 50.0))
+    }
+    client.assigned = {"a": ["x"], "b": ["y"]}
+    pool = WorkerPool(client)
+    pool.refresh(force=True)
+    pool.mark_unresponsive({"x", "y"}, 30.0)
+    assert set(pool.unresponsive) == {"a"}  # the other one is slow, but sends heartbeats
+    pool.refresh(force=True)
+    assert set(pool.unresponsive) == {"a"}
+    client.workers["a"]["last_seen"] = 51.0
+    pool.refresh(force=True)
+    assert not pool.unresponsive
 
 
-def test_a_task_that_is_just_long_is_not_sent_for_ever(monkeypatch):
+def test_retries_of_a_long_task_become_rarer(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(rounds.time, "monotonic", lambda: now[0])
-    sent = []
-    told = Told()
-    told.workers, told.held = {"a": {"nthreads": 1, "status": "running", "last_seen": 1.0}}, {"a": ["x"]}
-    work = rounds.Round(rounds.Crew(told), lambda i: None, [[]] * 3, b"")
-    work.took = [1.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    submitted = []
+    client = FakeClient()
+    client.workers, client.assigned = {"a": {"nthreads": 1, "status": "running", "last_seen": 1.0}}, {"a": ["x"]}
+    scheduler = OrderedScheduler(WorkerPool(client), lambda i: None, [[]] * 3, b"")
+    scheduler.lateness.durations = [1.0]
+    attempts = scheduler.in_flight.attempts
 
-    def send(numbers, order):
-        sent.append(now[0])
-        work.tries[0].append(rounds.Sent([0], SimpleNamespace(key="x"), now[0]))
+    def submit(batches, spec):
+        submitted.append(now[0])
+        attempts[0].append(Submission([0], SimpleNamespace(key="x"), now[0]))
 
-    work.tries[0] = [rounds.Sent([0], SimpleNamespace(key="x"), 0.0)]
-    monkeypatch.setattr(work, "_send", send)
+    attempts[0] = [Submission([0], SimpleNamespace(key="x"), 0.0)]
+    monkeypatch.setattr(scheduler, "_submit", submit)
     while now[0] < 1000:
         now[0] += 1.0
-        work._hurry()
-    assert sent == [31.0, 92.0, 213.0, 454.0, 935.0]
+        scheduler._retry_late()
+    assert submitted == [31.0, 92.0, 213.0, 454.0, 935.0]
 
 
-def test_an_order_is_unpacked_once(monkeypatch):
-    """However many tasks come at the same time."""
+def test_a_specification_is_unpacked_once(monkeypatch):
+    """Even if several tasks start at the same time."""
     unpacked = []
 
-    def slowly(blob):
+    def unpack_slowly(blob):
         time.sleep(0.05)
         unpacked.append(blob)
         return blob
 
-    monkeypatch.setattr(tasks, "unpack", slowly)
-    tasks._told_once.cache_clear()
+    monkeypatch.setattr(tasks, "unpack", unpack_slowly)
+    tasks._load_spec_cached.cache_clear()
     with ThreadPoolExecutor(4) as pool:
-        assert set(pool.map(tasks.told, [b"order"] * 4)) == {b"order"}
+        assert set(pool.map(tasks.load_spec, [b"spec"] * 4)) == {b"spec"}
     assert len(unpacked) == 1
-    tasks._told_once.cache_clear()
+    tasks._load_spec_cached.cache_clear()
 
 
-WRONG = {
-    "gaps under a type of integers": lambda D: D.map_blocks(lambda b: b * np.nan, dtype=np.int64),
+WRONG_DTYPES = {
+    "NaN as integers": lambda D: D.map_blocks(lambda b: b * np.nan, dtype=np.int64),
     "floats as integers": lambda D: D.map_blocks(lambda b: b, dtype=np.int32),
     "large integers as small ones": lambda D: D.map_blocks(lambda b: (1000 * b).astype(np.int64), dtype=np.int8),
     "complex as real": lambda D: D.map_blocks(lambda b: b + 1j, dtype=np.float64),
@@ -227,56 +230,91 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_chunks_of_another_type_than_told(name):
-    """A cast would lose what is wrong, before anybody has looked at it."""
-    with pytest.raises((ValueError, TypeError), match=r"A chunk of X, among the rows from 0 on, has shape .* was told"):
-        shoal.KMeans(4, init=X[:4]).fit(WRONG[name](ROWS))
+@pytest.mark.parametrize("name", WRONG_DTYPES)
+def test_chunks_of_another_dtype_than_declared(name):
+    """A cast to the declared dtype would hide invalid values from validation."""
+    with pytest.raises(
+        (ValueError, TypeError), match=r"A chunk of X, in the partition that starts at row 0, has shape .* but X declares"
+    ):
+        shoal.KMeans(4, init=X[:4]).fit(WRONG_DTYPES[name](ROWS))
 
 
-def test_tables_of_another_type_than_told():
-    gone = dd.from_pandas(TABLE.astype(int), npartitions=3).map_partitions(lambda t: t * np.nan, meta=TABLE.astype(int))
-    with pytest.raises(ValueError, match=r"float64, but .* int64 was told"):
-        shoal.KMeans(4, init=X[:4]).fit(gone)
+def test_tables_of_another_dtype_than_declared():
+    table = dd.from_pandas(TABLE.astype(int), npartitions=3).map_partitions(lambda t: t * np.nan, meta=TABLE.astype(int))
+    with pytest.raises(ValueError, match=r"float64, but X declares .* int64"):
+        shoal.KMeans(4, init=X[:4]).fit(table)
 
 
-def test_floats_may_be_others_than_told(client):
-    found = shoal.KMeans(4, init=X[:4]).fit(ROWS.map_blocks(lambda b: b, dtype=np.float32))
-    np.testing.assert_array_equal(found.labels_, shoal.KMeans(4, init=X[:4]).fit(ROWS).labels_)
+OTHER_COLUMNS = {
+    "another order": lambda t: t[["b", "a", "chunks"]],
+    "another name": lambda t: t.rename(columns={"a": "z"}),
+    "a repeated name": lambda t: t.set_axis(["a", "a", "chunks"], axis=1),
+}
+
+
+@pytest.mark.parametrize("n_rows", [50, 300])  # both chunks in one partition, and a partition for each
+@pytest.mark.parametrize("name", OTHER_COLUMNS)
+def test_tables_of_other_columns_than_declared(name, n_rows):
+    """Columns are identified by their position, so another order would exchange their values."""
+    parts = [delayed(TABLE[:n_rows]), delayed(OTHER_COLUMNS[name](TABLE[n_rows : 2 * n_rows]))]
+    table = dd.from_delayed(parts, meta=TABLE[:0], verify_meta=False)
+    with pytest.raises(ValueError, match=r"has columns \[.*\], but X declares \['a', 'b', 'chunks'\]"), shoal.Engine(None):
+        shoal.KMeans(4, init=X[:4]).fit(table)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_tables_in_an_array_are_stacked_by_position(first):
+    """The chunks of an array have no column names, even if some are tables."""
+    tables = [TABLE[:50].to_numpy(), TABLE[50:100], TABLE[100:150].set_axis(["b", "a", "c"], axis=1)]
+    parts = [da.from_delayed(delayed(table), (50, 3), float) for table in tables[first:]]
+    with shoal.Engine(None):
+        np.testing.assert_array_equal(read_all(da.concatenate(parts)), X[50 * first : 150])
+
+
+def test_chunks_of_another_number_of_dimensions_are_refused():
+    parts = [da.from_delayed(delayed(part), (np.nan, 3), float) for part in (X[:50], X[50:100, 0])]
+    rows = da.concatenate(parts, allow_unknown_chunksizes=True)
+    with pytest.raises(ValueError, match=r"chunk of shape \(50,\): all chunks must be two-dimensional"), shoal.Engine(None):
+        shoal.KMeans(4, init=X[:4]).fit(rows)
+
+
+def test_floats_may_differ_from_the_declared_precision(client):
+    model = shoal.KMeans(4, init=X[:4]).fit(ROWS.map_blocks(lambda b: b, dtype=np.float32))
+    np.testing.assert_array_equal(model.labels_, shoal.KMeans(4, init=X[:4]).fit(ROWS).labels_)
 
 
 @pytest.mark.parametrize(
-    ("rows", "why"),
+    ("rows", "message"),
     [
-        (lambda: ROWS[:, da.from_array(np.array([True, False, True]))], "number of columns that is not known"),
-        (lambda: delayed(X), "give a two-dimensional dask array"),
-        (lambda: LEFT[[]], "no columns"),
+        (lambda: ROWS[:, da.from_array(np.array([True, False, True]))], "unknown number of columns"),
+        (lambda: delayed(X), "give a two-dimensional Dask array"),
+        (lambda: DATAFRAME[[]], "no columns"),
     ],
 )
-def test_what_has_no_rows_to_cluster(rows, why):
-    with pytest.raises((ValueError, TypeError), match=why):
+def test_unsupported_collections_are_refused(rows, message):
+    with pytest.raises((ValueError, TypeError), match=message):
         shoal.KMeans(4, init=X[:4]).fit(rows())
 
 
-def test_a_client_that_is_closed():
-    told = Told()
-    told.status = "closed"
+def test_a_closed_client_is_reported():
+    client = FakeClient()
+    client.status = "closed"
     with pytest.raises(ClusterLostError, match="client is closed: open another"):
-        rounds.Crew(told).look(now=True)
+        WorkerPool(client).refresh(force=True)
 
 
-def test_workers_must_find_the_files_that_were_opened(client, tmp_path):
-    """Another one in the folder would shift all rows."""
+def test_workers_refuse_files_that_have_changed(client, tmp_path):
+    """An additional file in the folder would shift all rows."""
     for i in range(3):
         np.save(tmp_path / f"{i}.npy", X[200 * i : 200 * (i + 1)])
     rows, model = shoal.open_rows(tmp_path), shoal.KMeans(4, init=X[:4], max_iter=3)
     model.fit(rows, engine=client)
     np.save(tmp_path / "00.npy", X)
-    with pytest.raises(ValueError, match=r"3 files of .* bytes when the rows were opened, but .* finds 4 files of .* there"):
+    with pytest.raises(ValueError, match=r"had 3 files of .* bytes when it was opened, but has 4 files of .* on "):
         model.fit(rows, engine=client)
     (tmp_path / "00.npy").unlink()
     model.fit(rows, engine=client)
     rows = shoal.open_rows(tmp_path)
     np.save(tmp_path / "1.npy", 2 * X[:200])
-    with pytest.raises(ValueError, match="finds others there"):
+    with pytest.raises(ValueError, match="has other content on"):
         model.fit(rows, engine=client)

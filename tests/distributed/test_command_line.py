@@ -1,4 +1,4 @@
-"""`shoal --engine dask`: the same files, whoever works."""
+"""`shoal --engine dask` writes the same files as threads do."""
 
 import json
 from pathlib import Path
@@ -8,10 +8,10 @@ import pytest
 from distributed import Client
 
 import shoal
-from shoal.distributed import scheduler as rounds
 from shoal.distributed.cluster import client_of, close
+from shoal.distributed.workers import WorkerPool
 from shoal.exceptions import ClusterLostError
-from tests.cli.calling import refused, result, run
+from tests.cli.invoke import refused, result, run
 
 pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("rows", "small_blocks")]
 FIT = ("fit", "rows", "-k", 3, "--quiet", "--method", "lloyd")
@@ -28,59 +28,59 @@ def rows(tmp_path, monkeypatch):
     return X
 
 
-def test_workers_leave_the_same_files(capsys, rows, client):
+def test_workers_write_the_same_files(capsys, rows, client):
     address = ("--engine", "dask", "--scheduler", client.scheduler.address)
-    told = result(capsys, *FIT, "-o", "far", *address)
-    plain = result(capsys, *FIT, "-o", "near")
-    assert told["work"]["tasks"] > 0
+    summary = result(capsys, *FIT, "-o", "workers", *address)
+    plain = result(capsys, *FIT, "-o", "threads")
+    assert summary["work"]["tasks"] > 0
     assert not plain["work"]
-    assert told["energy"] == plain["energy"]
-    far, near = (shoal.load(f"{folder}/model.npz") for folder in ("far", "near"))
-    np.testing.assert_array_equal(far.cluster_centers_, near.cluster_centers_)
-    np.testing.assert_array_equal(np.load("far/labels.npy"), np.load("near/labels.npy"))
-    result(capsys, "predict", "far/model.npz", "rows", "-o", "labels.npy", "--quiet", *address)
-    np.testing.assert_array_equal(np.load("labels.npy"), np.load("far/labels.npy"))
+    assert summary["energy"] == plain["energy"]
+    on_workers, on_threads = (shoal.load(f"{folder}/model.npz") for folder in ("workers", "threads"))
+    np.testing.assert_array_equal(on_workers.cluster_centers_, on_threads.cluster_centers_)
+    np.testing.assert_array_equal(np.load("workers/labels.npy"), np.load("threads/labels.npy"))
+    result(capsys, "predict", "workers/model.npz", "rows", "-o", "labels.npy", "--quiet", *address)
+    np.testing.assert_array_equal(np.load("labels.npy"), np.load("workers/labels.npy"))
 
 
-def test_a_lost_cluster_leaves_a_fit_to_go_on_with(capsys, client, monkeypatch):
-    look, looks = rounds.Crew.look, []
+def test_a_fit_on_a_lost_cluster_can_be_resumed(capsys, client, monkeypatch):
+    refresh, calls = WorkerPool.refresh, []
 
-    def lost(crew, now=False):
-        looks.append(now)
-        if len(looks) > 4:
+    def lose_cluster(pool, force=False):
+        calls.append(force)
+        if len(calls) > 4:
             raise ClusterLostError("The scheduler is gone.")
-        return look(crew, True)
+        return refresh(pool, True)
 
     address = ("--engine", "dask", "--scheduler", client.scheduler.address)
     with monkeypatch.context() as broken:
-        broken.setattr(rounds.Crew, "look", lost)
+        broken.setattr(WorkerPool, "refresh", lose_cluster)
         code, _, err = run(capsys, *FIT, "-o", "out", *address)
     assert code == 4
     assert f"shoal resume out --engine dask --scheduler {client.scheduler.address}" in err
     assert json.loads(Path("out/run.json").read_text())["settings"]["engine"] == "dask"
-    assert "whose address is not kept" in refused(capsys, 2, "resume", "out", "--quiet")
-    told = result(capsys, "resume", "out", "--quiet", "--engine", "threads")
-    assert told["energy"] == result(capsys, *FIT, "-o", "near")["energy"]
+    assert "whose address is not stored" in refused(capsys, 2, "resume", "out", "--quiet")
+    summary = result(capsys, "resume", "out", "--quiet", "--engine", "threads")
+    assert summary["energy"] == result(capsys, *FIT, "-o", "threads")["energy"]
     assert not {"scheduler", "workers"} & set(json.loads(Path("out/run.json").read_text())["settings"])
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("options", "message"),
     [
         (("--workers", 2), "without --engine dask"),
         (("--engine", "dask"), "--scheduler ADDRESS or --workers COUNT"),
         (("--engine", "dask", "--workers", 2, "--method", "online"), "take MiniBatchKMeans"),
         (("--engine", "dask", "--workers", 2, "--scheduler", "tcp://127.0.0.1:1"), "not both"),
-        (("--engine", "dask", "--scheduler", "nowhere:at:all"), "nobody answers there"),
+        (("--engine", "dask", "--scheduler", "nowhere:at:all"), "no Dask scheduler answers"),
         (("--engine", "dask", "--scheduler", "nowhere"), "missing port number"),
     ],
 )
-def test_what_makes_no_sense_is_refused(capsys, words, why):
-    assert why in refused(capsys, 2, *FIT, "-o", "out", *words)
+def test_invalid_combinations_of_options_are_refused(capsys, options, message):
+    assert message in refused(capsys, 2, *FIT, "-o", "out", *options)
     assert not Path("out").exists()
 
 
-def test_workers_of_this_machine_are_for_its_user_alone():
+def test_local_clusters_require_their_certificate():
     pytest.importorskip("cryptography")
     with client_of(None, 1) as ours:
         address = ours.scheduler.address
@@ -89,14 +89,14 @@ def test_workers_of_this_machine_are_for_its_user_alone():
             Client(address, timeout=2)
 
 
-def test_what_dask_stumbles_over_in_the_end_is_not_told():
-    """A worker that died before its cluster had heard of it is no reason to fail, once the work is done."""
+def test_errors_of_dask_on_closing_are_ignored():
+    """Dask raises KeyError for workers that died before they were registered."""
     closed = []
 
-    class Stumbling:
+    class FailingCluster:
         def close(self):
             closed.append(self)
             raise KeyError("tcp://127.0.0.1:1")
 
-    close(Stumbling())
+    close(FailingCluster())
     assert closed

@@ -1,4 +1,4 @@
-"""Workers of a dask cluster find what threads find, to the last bit."""
+"""Fits on the workers of a Dask cluster are bitwise identical to fits on threads."""
 
 import warnings
 
@@ -57,31 +57,31 @@ def assert_same(a, b):
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_workers_find_what_threads_find(name, client):
+def test_workers_give_the_results_of_threads(name, client):
     assert_same(fit(FITS[name](), collection(), client), fit(FITS[name](), collection(), None))
 
 
-def test_chunks_of_whole_partitions_give_what_an_array_gives(client):
+def test_chunks_of_whole_partitions_give_the_results_of_an_array(client):
     rows = da.from_array(X, chunks=(300, 6))
     assert_same(fit(FITS["lloyd"](), rows, client), FITS["lloyd"]().fit(X))
 
 
-def test_a_start_that_settles_on_a_sample(client, monkeypatch):
+def test_initialization_on_a_sample(client, monkeypatch):
     monkeypatch.setattr(sample, "SAMPLE_LEAST", 400)
     monkeypatch.setattr(sample, "SAMPLE_WORK", 1)
     monkeypatch.setattr(kmeans_plus_plus, "ENOUGH", 50)
-    found = fit(FITS["lloyd"](), collection(), client, 1 + WEIGHTS)
-    assert_same(found, fit(FITS["lloyd"](), collection(), None, 1 + WEIGHTS))
-    assert found.history_[0]["energy"] < 1.1 * found.inertia_
+    model = fit(FITS["lloyd"](), collection(), client, 1 + WEIGHTS)
+    assert_same(model, fit(FITS["lloyd"](), collection(), None, 1 + WEIGHTS))
+    assert model.history_[0]["energy"] < 1.1 * model.inertia_
 
 
-def test_weights_count(client):
-    found = fit(FITS["lloyd"](), collection(), client, WEIGHTS)
-    assert_same(found, fit(FITS["lloyd"](), collection(), None, WEIGHTS))
-    assert found.inertia_ != pytest.approx(FITS["lloyd"]().fit(X).inertia_)
+def test_sample_weights(client):
+    model = fit(FITS["lloyd"](), collection(), client, WEIGHTS)
+    assert_same(model, fit(FITS["lloyd"](), collection(), None, WEIGHTS))
+    assert model.inertia_ != pytest.approx(FITS["lloyd"]().fit(X).inertia_)
 
 
-def test_sparse_rows_stay_sparse(client):
+def test_sparse_rows(client):
     thin = np.where(X > 3, X, 0)
     rows = da.from_array(thin, chunks=(CHUNKS, 6)).map_blocks(sparse.csr_matrix, meta=sparse.csr_matrix((0, 0), dtype=X.dtype))
     model = FITS["lloyd"]()
@@ -90,19 +90,19 @@ def test_sparse_rows_stay_sparse(client):
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float64, np.float16])
-def test_of_any_type(client, dtype):
+def test_dtypes(client, dtype):
     rows = (X * 4).astype(dtype)
-    found = fit(FITS["lloyd"](), collection(rows), client)
-    assert found.cluster_centers_.dtype == FITS["lloyd"]().fit(rows).cluster_centers_.dtype
-    assert_same(found, fit(FITS["lloyd"](), collection(rows), None))
+    model = fit(FITS["lloyd"](), collection(rows), client)
+    assert model.cluster_centers_.dtype == FITS["lloyd"]().fit(rows).cluster_centers_.dtype
+    assert_same(model, fit(FITS["lloyd"](), collection(rows), None))
 
 
 def test_dataframes_keep_their_names(client):
     table = pd.DataFrame(X, columns=list("abcdef"))
     rows = dd.from_pandas(table, npartitions=5)
-    found = fit(FITS["lloyd"](), rows, client)
-    assert list(found.feature_names_in_) == list("abcdef")
-    assert_same(found, fit(FITS["lloyd"](), rows, None))
+    model = fit(FITS["lloyd"](), rows, client)
+    assert list(model.feature_names_in_) == list("abcdef")
+    assert_same(model, fit(FITS["lloyd"](), rows, None))
 
 
 def test_chunks_of_unknown_length_are_counted(client):
@@ -111,10 +111,10 @@ def test_chunks_of_unknown_length_are_counted(client):
     assert_same(fit(FITS["lloyd"](), rows, client), fit(FITS["lloyd"](), collection(), None))
 
 
-def test_rows_that_workers_hold_already(client):
-    held = client.persist(collection())
-    assert_same(fit(FITS["lloyd"](), held, client), fit(FITS["lloyd"](), collection(), None))
-    assert_same(fit(FITS["lloyd"](), held * 2, client), fit(FITS["lloyd"](), collection() * 2, None))
+def test_persisted_collections(client):
+    persisted = client.persist(collection())
+    assert_same(fit(FITS["lloyd"](), persisted, client), fit(FITS["lloyd"](), collection(), None))
+    assert_same(fit(FITS["lloyd"](), persisted * 2, client), fit(FITS["lloyd"](), collection() * 2, None))
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet", "zarr"])
@@ -128,9 +128,9 @@ def test_folders_of_files(client, tmp_path, kind):
             zarr = pytest.importorskip("zarr")
             zarr.save_array(str(tmp_path / f"{i}.zarr"), X[a:b])
     rows = shoal.open_rows(tmp_path)
-    found = fit(FITS["lloyd"](), rows, client)
-    assert found.history_[0]["tasks"] > 0
-    assert_same(found, FITS["lloyd"]().fit(X))
+    model = fit(FITS["lloyd"](), rows, client)
+    assert model.history_[0]["tasks"] > 0
+    assert_same(model, FITS["lloyd"]().fit(X))
 
 
 def test_current_client_is_used(client):
@@ -148,7 +148,7 @@ def test_a_client_for_one_fit(name, client):
         FITS[name]().fit(X, engine=client)
 
 
-def test_history_tells_what_moved(client):
+def test_history_reports_traffic(client):
     steps = fit(FITS["lloyd"](), collection(), client).history_
     assert all(step["tasks"] >= 4 and step["bytes"] > 4 * len(X) and step["lost"] >= 0 for step in steps)
     assert "tasks" not in FITS["lloyd"]().fit(X).history_[0]
@@ -157,7 +157,7 @@ def test_history_tells_what_moved(client):
         assert min(first["tasks"], first["bytes"]) > 0
 
 
-def test_small_batches_come_several_at_a_time(client):
+def test_several_small_batches_are_fetched_at_a_time(client):
     first, *others = fit(shoal.MiniBatchKMeans(8, batch_size=100, max_iter=4), collection(), client).history_
     assert first["tasks"] > 0
     assert not any(step["tasks"] for step in others)
@@ -182,21 +182,21 @@ def test_rows_that_are_not_finite_are_named(client):
     ],
     ids=str,
 )
-def test_what_needs_one_machine_says_so(model, client):
+def test_methods_for_one_machine_are_refused(model, client):
     with pytest.raises(TypeError, match="works on one machine"):
         fit(model, collection(), client)
 
 
 @pytest.mark.parametrize(
-    ("rows", "why"),
+    ("rows", "message"),
     [
         (da.ones(5), "two-dimensional"),
         (da.ones((5, 0), chunks=5), "empty"),
-        (dd.from_pandas(pd.Series([1.0, 2.0]), npartitions=1), "a Series of dask"),
+        (dd.from_pandas(pd.Series([1.0, 2.0]), npartitions=1), "a Dask Series"),
     ],
 )
-def test_other_collections_are_refused(client, rows, why):
-    with pytest.raises((TypeError, ValueError), match=why):
+def test_other_collections_are_refused(client, rows, message):
+    with pytest.raises((TypeError, ValueError), match=message):
         fit(FITS["lloyd"](), rows, client)
 
 

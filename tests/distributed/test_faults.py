@@ -1,4 +1,4 @@
-"""Workers die, freeze, come and go: the result is the same, or an error says what to do."""
+"""Workers die, freeze, join and leave: the result is the same, or an error names the remedy."""
 
 import os
 import signal
@@ -14,24 +14,26 @@ import pytest
 from distributed import Client, get_worker
 
 import shoal
-from shoal.distributed import scheduler as rounds
-from shoal.distributed import workers as crew
+from shoal.distributed import failures, lateness, workers
+from shoal.distributed.scheduler import MAX_IN_FLIGHT, OrderedScheduler
+from shoal.distributed.task_batching import Task
+from shoal.distributed.workers import WorkerPool
 from shoal.exceptions import ClusterLostError
 from tests.strategies import blobs
 
-pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("small_blocks", "all_there")]
+pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("small_blocks", "all_workers")]
 X, _ = blobs(1500, 6, 8)
 ROWS = da.from_array(X, chunks=(250, 6))
 
 
-def fit(rows=ROWS, at_step=None, do=lambda: None, client=None, max_iter=5):
-    """A fit during which something happens after a step."""
+def fit(rows=ROWS, at_step=None, action=lambda: None, client=None, max_iter=5):
+    """Fit a model and call `action` after a step."""
 
-    def tell(record):
+    def callback(record):
         if record["step"] == at_step:
-            do()
+            action()
 
-    model = shoal.KMeans(8, init="random", n_init=1, random_state=3, tol=0, max_iter=max_iter, callback=tell)
+    model = shoal.KMeans(8, init="random", n_init=1, random_state=3, tol=0, max_iter=max_iter, callback=callback)
     with shoal.Engine(client):
         return model.fit(rows)
 
@@ -42,35 +44,35 @@ def assert_same(a, b):
     assert (a.inertia_, a.n_iter_) == (b.inertia_, b.n_iter_)
 
 
-def a_worker(client):
+def pid_of_a_worker(client):
     return next(iter(client.run(os.getpid).values()))
 
 
 def test_a_worker_is_killed(client):
-    found = fit(at_step=2, do=lambda: os.kill(a_worker(client), signal.SIGKILL), client=client)
-    assert_same(found, fit())
+    model = fit(at_step=2, action=lambda: os.kill(pid_of_a_worker(client), signal.SIGKILL), client=client)
+    assert_same(model, fit())
 
 
 def test_a_worker_freezes(client, monkeypatch):
-    monkeypatch.setattr(rounds, "PATIENCE", 1.0)
-    pid = a_worker(client)
+    monkeypatch.setattr(lateness, "MIN_LATE_SECONDS", 1.0)
+    pid = pid_of_a_worker(client)
     try:
-        found = fit(at_step=2, do=lambda: os.kill(pid, signal.SIGSTOP), client=client)
+        model = fit(at_step=2, action=lambda: os.kill(pid, signal.SIGSTOP), client=client)
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert_same(found, fit())
-    assert sum(step["lost"] for step in found.history_) > 1
+    assert_same(model, fit())
+    assert sum(step["lost"] for step in model.history_) > 1
 
 
 def test_workers_come_and_go(client, cluster):
-    found = fit(at_step=1, do=lambda: cluster.scale(3), client=client)
-    assert_same(found, fit())
-    found = fit(at_step=1, do=lambda: cluster.scale(1), client=client)
-    assert_same(found, fit())
+    model = fit(at_step=1, action=lambda: cluster.scale(3), client=client)
+    assert_same(model, fit())
+    model = fit(at_step=1, action=lambda: cluster.scale(1), client=client)
+    assert_same(model, fit())
     cluster.scale(2)
 
 
-def deadly(block, block_info=None):
+def kill_worker_in_chunk_3(block, block_info=None):
     if block_info[0]["chunk-location"][0] == 3 and _is_worker():
         os._exit(1)
     return block
@@ -83,11 +85,11 @@ def _is_worker():
         return False
 
 
-def test_a_partition_that_kills_is_named(client, cluster, monkeypatch):
+def test_a_partition_that_kills_workers_is_named(client, cluster, monkeypatch):
     monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
-    monkeypatch.setattr(rounds, "KILLS", 2)  # it takes a while until a worker is back
-    with pytest.raises(ClusterLostError, match=r"Partition 3 \(rows 750 to 999\): 2 workers died over it"):
-        fit(da.zeros((1500, 6), chunks=(250, 6)).map_blocks(deadly, dtype=float), client=client)
+    monkeypatch.setattr(failures, "MAX_WORKER_DEATHS", 2)  # restarting a worker takes seconds
+    with pytest.raises(ClusterLostError, match=r"Partition 3 \(rows 750 to 999\): 2 workers died while processing it"):
+        fit(da.zeros((1500, 6), chunks=(250, 6)).map_blocks(kill_worker_in_chunk_3, dtype=float), client=client)
 
 
 def start(*words):
@@ -96,7 +98,7 @@ def start(*words):
 
 @pytest.fixture
 def fragile():
-    """A scheduler that can be killed, and its one worker."""
+    """A client of a scheduler in a process of its own, which a test can kill, and that process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
@@ -112,28 +114,29 @@ def fragile():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_scheduler_is_lost_and_the_fit_goes_on_elsewhere(fragile, client, tmp_path):
-    mortal, scheduler = fragile
-    died = []
+def test_a_fit_resumes_elsewhere_after_its_scheduler_is_lost(fragile, client, tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "UNREACHABLE_SECONDS", 1.0)
+    fragile_client, scheduler = fragile
+    killed_at = []
 
-    def die():
+    def kill_scheduler():
         scheduler.kill()
-        died.append(time.monotonic())
+        killed_at.append(time.monotonic())
 
-    kept = tmp_path / "kept.npz"
+    path = tmp_path / "checkpoint.npz"
     with (
-        pytest.raises(ClusterLostError, match=f"(?s)scheduler at tcp.* is gone.*{kept} holds the state"),
-        shoal.Checkpoint(kept, every=0),
+        pytest.raises(ClusterLostError, match=f"(?s)scheduler at tcp.* is lost.*{path} holds the state"),
+        shoal.Checkpoint(path, every=0),
     ):
-        fit(at_step=3, do=die, client=mortal)
-    assert time.monotonic() - died[0] < 2 * crew.SILENCE  # on a busy machine; on others, 10 s
-    with shoal.Checkpoint(kept, every=0):
-        found = fit(client=client)
-    assert_same(found, fit())
+        fit(at_step=3, action=kill_scheduler, client=fragile_client)
+    assert time.monotonic() - killed_at[0] < workers.UNREACHABLE_SECONDS + 8  # about 3 s on an idle machine
+    with shoal.Checkpoint(path, every=0):
+        model = fit(client=client)
+    assert_same(model, fit())
 
 
-class Silent:
-    """A client whose scheduler never says a word, though nobody has hung up."""
+class SilentClient:
+    """A client that seems connected, but whose scheduler never answers."""
 
     status = "running"
 
@@ -144,45 +147,45 @@ class Silent:
         raise TimeoutError
 
 
-def test_a_scheduler_that_was_cut_off_is_not_waited_for():
-    """One that is busy is, for longer: its machine still takes calls."""
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        address = f"tcp://127.0.0.1:{door.getsockname()[1]}"
-        silent = crew.Crew(Silent(address))
-        silent.heard -= crew.SILENCE
-        assert silent.look(now=True) == set()
-    with pytest.raises(ClusterLostError, match=f"scheduler at {address} is gone: start"):
-        silent.look(now=True)
-    silent = crew.Crew(Silent("inproc://here"))
-    silent.heard -= crew.SILENCE
-    assert silent.look(now=True) == set()
-    silent.heard -= crew.STALL
-    with pytest.raises(ClusterLostError, match="is gone"):
-        silent.look(now=True)
+def test_an_unreachable_scheduler_is_given_up_before_a_busy_one():
+    """The machine of a busy scheduler still accepts connections."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        pool = WorkerPool(SilentClient(address))
+        pool.contacted_at -= workers.UNREACHABLE_SECONDS
+        assert pool.refresh(force=True) == set()
+    with pytest.raises(ClusterLostError, match=f"scheduler at {address} is lost: start"):
+        pool.refresh(force=True)
+    pool = WorkerPool(SilentClient("inproc://here"))
+    pool.contacted_at -= workers.UNREACHABLE_SECONDS
+    assert pool.refresh(force=True) == set()
+    pool.contacted_at -= workers.STALLED_SECONDS
+    with pytest.raises(ClusterLostError, match="is lost"):
+        pool.refresh(force=True)
 
 
-def test_whom_nobody_is_left_to_work_for(monkeypatch):
-    """The last workers died over a partition: it is named, though there is nobody to try it alone with."""
-    monkeypatch.setattr(rounds.Crew, "look", lambda *_: (_ for _ in ()).throw(ClusterLostError("No worker has come.")))
-    work = rounds.Round(rounds.Crew(None), lambda i: rounds.Task(f"Partition {i}", None, None, (), []), [[]] * 5, b"")
-    work.suspects, work.deaths = [3], {3: 4}
-    with pytest.raises(ClusterLostError, match=r"^Partition 3: 4 workers died over it; No worker has come\.$"):
-        work._look()
+def test_suspects_are_named_when_no_worker_is_left(monkeypatch):
+    """The last workers died during a partition: it is named, although it could not be run alone."""
+    monkeypatch.setattr(WorkerPool, "refresh", lambda *_: (_ for _ in ()).throw(ClusterLostError("No worker has come.")))
+    scheduler = OrderedScheduler(WorkerPool(None), lambda i: Task(f"Partition {i}", None, None, (), []), [[]] * 5, b"")
+    scheduler.failures.suspects, scheduler.failures.deaths = [3], {3: 4}
+    with pytest.raises(ClusterLostError, match=r"^Partition 3: 4 workers died while processing it; No worker has come\.$"):
+        scheduler._refresh()
 
 
-def test_what_was_not_kept_is_told(client, monkeypatch):
-    monkeypatch.setattr(rounds.Crew, "look", lambda *_: (_ for _ in ()).throw(ClusterLostError("gone.")))
+def test_a_lost_fit_without_checkpoint_is_reported(client, monkeypatch):
+    monkeypatch.setattr(WorkerPool, "refresh", lambda *_: (_ for _ in ()).throw(ClusterLostError("gone.")))
     with pytest.raises(ClusterLostError, match="Nothing of the fit was kept"):
         fit(client=client)
 
 
-def _under_way(work):
-    return len({id(sent) for tries in work.tries.values() for sent in tries})
+def n_in_flight(scheduler):
+    return len({id(submission) for attempts in scheduler.in_flight.attempts.values() for submission in attempts})
 
 
-def test_no_more_is_under_way_than_keeps_workers_busy(client, monkeypatch):
-    most = []
-    send = rounds.Round._send
-    monkeypatch.setattr(rounds.Round, "_send", lambda self, *a: (send(self, *a), most.append(_under_way(self))))
+def test_number_of_tasks_in_flight_is_limited(client, monkeypatch):
+    counts = []
+    submit = OrderedScheduler._submit
+    monkeypatch.setattr(OrderedScheduler, "_submit", lambda self, *a: (submit(self, *a), counts.append(n_in_flight(self))))
     fit(da.from_array(X, chunks=(100, 6)), client=client, max_iter=1)
-    assert max(most) <= rounds.AHEAD * 2
+    assert max(counts) <= MAX_IN_FLIGHT * 2

@@ -1,4 +1,4 @@
-"""Of dask collections, labels and distances are dask arrays that nobody has computed yet."""
+"""Predictions for Dask collections are lazy Dask arrays."""
 
 import dask.array as da
 import dask.dataframe as dd
@@ -24,43 +24,43 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_chunks_get_what_all_rows_would(name):
+def test_chunks_give_the_results_of_all_rows(name):
     model, rows = MODELS[name].fit(X), da.from_array(X, chunks=(CHUNKS, 3))
-    labels, far = model.predict(rows), model.transform(rows)
+    labels, distances = model.predict(rows), model.transform(rows)
     assert isinstance(labels, da.Array)
     assert labels.chunks == (CHUNKS,)
     assert labels.dtype == np.int32
-    assert far.chunks == (CHUNKS, (4,))
+    assert distances.chunks == (CHUNKS, (4,))
     np.testing.assert_array_equal(labels.compute(scheduler="sync"), model.predict(X))
     expected = model.transform(X)
-    assert far.dtype == expected.dtype
-    np.testing.assert_array_equal(far.compute(scheduler="sync"), expected)
+    assert distances.dtype == expected.dtype
+    np.testing.assert_array_equal(distances.compute(scheduler="sync"), expected)
 
 
-def test_of_a_dataframe():
+def test_predict_of_a_dataframe():
     table = pd.DataFrame(X, columns=list("abcde"))
     model = MODELS["kmeans"].fit(table)
     labels = model.predict(dd.from_pandas(table, npartitions=3))
     np.testing.assert_array_equal(labels.compute(scheduler="sync"), model.labels_)
 
 
-def test_names_and_types_of_a_dataframe():
+def test_names_and_dtypes_of_a_dataframe():
     table = pd.DataFrame(X.astype(np.float32), columns=list("abcde"))
     model = shoal.KMeans(4, random_state=0).fit(table)
-    far = model.transform(dd.from_pandas(table, npartitions=3))
-    assert far.dtype == far.compute(scheduler="sync").dtype == np.float32
+    distances = model.transform(dd.from_pandas(table, npartitions=3))
+    assert distances.dtype == distances.compute(scheduler="sync").dtype == np.float32
     with pytest.raises(ValueError, match="feature names"):
         model.predict(dd.from_pandas(table.rename(columns={"a": "z"}), npartitions=3))
 
 
-def test_the_model_stays_what_it_is():
+def test_the_model_is_not_modified():
     model = shoal.KMeans(4, random_state=0, n_threads=2).fit(X)
     model.predict(da.from_array(X))
     assert model.n_threads == 2
     assert len(model.labels_) == len(X)
 
 
-def test_mistakes_are_told_at_once():
+def test_invalid_input_is_refused_before_computing():
     with pytest.raises(NotFittedError):
         shoal.KMeans(4).predict(da.from_array(X))
     with pytest.raises(ValueError, match="expecting 5 features"):
@@ -74,19 +74,19 @@ def test_mistakes_are_told_at_once():
 
 
 def test_rows_that_are_not_finite_are_named():
-    """Chunks count theirs from 0: where a chunk begins is told, or which one it is."""
+    """Row numbers are relative to a chunk; the message names its first row, or its number."""
     model, bad = MODELS["kmeans"].fit(X), X.copy()
     bad[333, 2] = np.nan
-    with pytest.raises(ValueError, match=r"NaN at row 133, column 2.* counted from row 200 of X on"):
+    with pytest.raises(ValueError, match=r"NaN at row 133, column 2.* relative to row 200 of X"):
         model.predict(da.from_array(bad, chunks=(200, 5))).compute(scheduler="sync")
     table = dd.from_pandas(pd.DataFrame(bad, columns=list("abcde")), npartitions=2)
-    with pytest.warns(UserWarning, match="feature names"), pytest.raises(ValueError, match=r"row 83, .* within chunk 1 of X"):
+    with pytest.warns(UserWarning, match="feature names"), pytest.raises(ValueError, match=r"row 83, .* start of chunk 1 of X"):
         model.predict(table).compute(scheduler="sync")
 
 
-def test_models_that_can_not_be_sent_say_so(client):
+def test_models_that_cannot_be_pickled_are_refused(client):
     rows = da.from_array(X, chunks=(250, 5))
     with shoal.Engine(client):
         model = shoal.MiniBatchSpectral(4, random_state=0, max_iter=2, sigma=5.0).fit(rows)
-    with client.as_current(), pytest.raises(TypeError, match="it can't leave this process; take NystromSpectral"):
+    with client.as_current(), pytest.raises(TypeError, match="so it cannot be pickled: use NystromSpectral"):
         model.predict(rows)

@@ -8,7 +8,6 @@ import pytest
 from scipy import sparse
 
 import shoal
-from shoal.cli import output
 from shoal.data.rows import Rows
 from shoal.data.scaling import Scaled
 from shoal.data.sizes import format_size, parse_size
@@ -88,7 +87,6 @@ def test_what_a_refusal_recommends_is_accepted(cls, n, d):
 def test_a_size_is_never_told_in_powers():
     """Which no limit could be given in."""
     assert [format_size(size) for size in (999.4e6, 999.6e6, 1e9, 999.6)] == ["999 MB", "1 GB", "1 GB", "1 kB"]
-    assert output.size(999.6e6) == "1 GB"
 
 
 def test_a_fit_within_a_fit_belongs_to_its_plan(monkeypatch):
@@ -151,7 +149,7 @@ def test_gathered_rows_take_what_is_left(tmp_path):
 def test_parts_that_come_whole_are_planned_for(tmp_path, monkeypatch, name, rows):
     writers.DENSE[name](tmp_path / name, X)
     assert shoal.open_rows(tmp_path / name).unpacking == 0
-    monkeypatch.setattr(streamed, "BATCH", 100)
+    monkeypatch.setattr(streamed, "BATCH_NUMBERS", 100)
     large, model = shoal.open_rows(tmp_path / name), shoal.KMeans(3, n_threads=1)
     assert 3.0 <= large.unpacking / (rows * 20 * 4) <= 3.3
     needed = sum(plan(model, large, 1).values())
@@ -181,7 +179,7 @@ def test_bounds_that_were_asked_for_are_planned(algorithm):
     held = sum(a.nbytes for a in state.bounds if isinstance(a, np.ndarray) and len(a) == len(X))
     assert 0.8 * held <= model._memory(Workload.of(rows.source))["bounds"] <= 1.5 * held + 64 * len(X)
     if algorithm == "elkan":
-        nested = shoal.NestedKMeans(40, bounds="all")._memory(Workload.of(rows.source))
+        nested = shoal.NestedKMeans(40, algorithm="elkan")._memory(Workload.of(rows.source))
         assert nested["bounds"] == model._memory(Workload.of(rows.source))["bounds"]
 
 

@@ -40,7 +40,7 @@ def test_done_in_the_last_step_is_converged():
 
 def test_a_watcher_stops_it_and_all_watchers_hear():
     heard = []
-    watchers = [lambda record: record["step"] == 2, lambda record: heard.append(record["step"])]
+    watchers = [lambda record, _: record["step"] == 2, lambda record, _: heard.append(record["step"])]
     outcome = drive(count, 0, never, Limits(100), watchers)
     assert (outcome.state, outcome.reason, heard) == (2, "callback", [1, 2])
 
@@ -64,7 +64,7 @@ def test_a_deadline_leaves_time_for_another_step_and_the_end(monkeypatch):
 
 
 def test_the_last_info_is_kept_whatever_watchers_do():
-    outcome = drive(count, 0, never, Limits(3), [lambda record: record.clear()])
+    outcome = drive(count, 0, never, Limits(3), [lambda record, _: record.clear()])
     assert outcome.info == Info(20)
 
 

@@ -10,7 +10,7 @@ import shoal
 from shoal.data.scaling import Scaled
 from shoal.data.sources import find_source
 from shoal.execution import deadline
-from shoal.fit import base as fitting
+from shoal.fit import context as fitting
 from shoal.fit import standardized
 from shoal.fit.standardized import scales_of
 from shoal.formats import checkpoint
@@ -104,7 +104,7 @@ def test_goes_on_from_a_checkpoint(tmp_path, monkeypatch):
 
 def test_a_report_is_in_the_units_of_the_rows():
     facts = gather(shoal.Standardized(shoal.KMeans(3, random_state=0)).fit(X), X)
-    usual = {trait.column: trait.usual for cluster in facts.clusters for trait in cluster.traits}
+    usual = {trait.column: trait.mean for cluster in facts.clusters for trait in cluster.traits}
     assert usual["column 1"] == pytest.approx(X[:, 1].mean())
     assert facts.measure == "squared distances of standardized rows"
 

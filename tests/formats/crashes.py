@@ -72,7 +72,7 @@ def die_while_writing(calls):
 
         return counted
 
-    archive._put, archive._digest = deadly(archive._put), deadly(archive._digest)
+    archive._write_array, archive._digest = deadly(archive._write_array), deadly(archive._digest)
     os.fsync, os.replace = deadly(os.fsync), deadly(os.replace)
 
 

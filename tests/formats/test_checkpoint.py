@@ -17,9 +17,9 @@ from scipy import sparse
 import shoal
 from shoal import Checkpoint
 from shoal.exceptions import InvalidModelError
-from shoal.fit import partition
-from shoal.fit.base import BaseCentroidClusterer
+from shoal.fit import partition, restarts
 from shoal.fit.checkpoint import CHECKPOINT_STORE, FitProgress, open_session
+from shoal.fit.solver import Solver
 from shoal.formats import archive, checkpoint
 from tests.formats.crashes import MODELS, X, digest
 from tests.formats.writers import TIMES
@@ -235,7 +235,7 @@ class TestRefused:
         ],
     )
     def test_another_fit(self, path, model, rows, says):
-        with pytest.raises(InvalidModelError, match=f"x: is of another fit, where .*({says})"), Checkpoint(path):
+        with pytest.raises(InvalidModelError, match=f"x: belongs to another fit, where .*({says})"), Checkpoint(path):
             model.fit(rows)
         assert path.exists()
 
@@ -258,14 +258,17 @@ class TestRefused:
 
     def test_a_model(self, tmp_path):
         shoal.save(shoal.KMeans(4), tmp_path / "x")
-        with pytest.raises(InvalidModelError, match="'shoal model', where 'shoal checkpoint'"), Checkpoint(tmp_path / "x"):
+        with (
+            pytest.raises(InvalidModelError, match="'shoal model' file, not a 'shoal checkpoint' file"),
+            Checkpoint(tmp_path / "x"),
+        ):
             shoal.KMeans(4).fit(X)
 
     def test_two_fits(self, tmp_path):
         model = shoal.KMeans(4, random_state=0)
         with Checkpoint(tmp_path / "x"):
             model.fit(X)
-            with pytest.raises(ValueError, match="One Checkpoint keeps one fit"):
+            with pytest.raises(ValueError, match="A Checkpoint is for one fit"):
                 model.fit(X)
 
     @pytest.mark.parametrize("every", [-1, "1", None, True, float("nan")])
@@ -400,18 +403,18 @@ def test_states_that_were_kept_are_not_held_in_memory(resumed, tmp_path, monkeyp
         states.append(weakref.ref(state.centers))
         return without_bounds(state)
 
-    def could_have_left(self, trials, *rest, check=BaseCentroidClusterer._could_have_left):
-        states.append(weakref.ref(trials.run.state.centers))
-        return check(self, trials, *rest)
+    def is_valid_progress(saved, *rest, check=restarts.is_valid_progress):
+        states.append(weakref.ref(saved.run.state.centers))
+        return check(saved, *rest)
 
-    def settle(self, rows, outcome, *rest, settle=BaseCentroidClusterer._finalize):
+    def finalize(self, result, *rest, finalize=Solver.finalize):
         gc.collect()
-        alive.extend(C() for C in states if C() is not None and C() is not outcome.state.centers)
-        return settle(self, rows, outcome, *rest)
+        alive.extend(C() for C in states if C() is not None and C() is not result.state.centers)
+        return finalize(self, result, *rest)
 
     monkeypatch.setattr(partition, "without_bounds", without_bounds)
-    monkeypatch.setattr(BaseCentroidClusterer, "_could_have_left", could_have_left)
-    monkeypatch.setattr(BaseCentroidClusterer, "_finalize", settle)
+    monkeypatch.setattr(restarts, "is_valid_progress", is_valid_progress)
+    monkeypatch.setattr(Solver, "finalize", finalize)
     with Checkpoint(path, every=0):
         model = make().fit(X)
     assert model.stop_reason_ == "converged"  # the last step of such a fit is not kept

@@ -16,8 +16,7 @@ from scipy import sparse
 import shoal
 from shoal import open_rows
 from shoal.exceptions import InvalidFileError
-from shoal.formats import file_cache as handles
-from shoal.formats import files, raw, streamed, text
+from shoal.formats import file_cache, files, raw, streamed, text_lines
 from tests.formats import writers
 from tests.strategies import blobs
 
@@ -29,8 +28,8 @@ PICKED = np.array([1999, 3, 3, 700, 699, 0])
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     """So that these few rows are many batches."""
-    monkeypatch.setattr(streamed, "BATCH", 6 * 150)
-    monkeypatch.setattr(text, "PART", 40_000)
+    monkeypatch.setattr(streamed, "BATCH_NUMBERS", 6 * 150)
+    monkeypatch.setattr(text_lines, "PART_BYTES", 40_000)
 
 
 def opened(tmp_path, name, kinds=writers.DENSE, rows=X, **options):
@@ -155,7 +154,7 @@ METHODS = [
     ids=lambda v: v if isinstance(v, str) else "",
 )
 def test_every_method_gives_the_bits_of_the_same_array(tmp_path, monkeypatch, kinds, name, model):
-    monkeypatch.setattr(files, "AT_HAND", 3000)
+    monkeypatch.setattr(files, "MAX_ROWS_IN_MEMORY", 3000)
     memory = THIN if kinds is writers.SPARSE else X
     rows = opened(tmp_path, name, kinds, memory)
     expected = model.fit(memory)
@@ -172,13 +171,13 @@ def test_every_method_gives_the_bits_of_the_same_array(tmp_path, monkeypatch, ki
 
 
 def test_more_files_than_may_be_open(tmp_path, monkeypatch):
-    monkeypatch.setattr(handles, "OPEN", 3)
+    monkeypatch.setattr(file_cache, "MAX_IDLE_FILES", 3)
     for i, part in enumerate(np.array_split(X, 20)):
         np.save(tmp_path / f"{i:02}.npy", part)
     gc.collect()
-    before = len(handles.IDLE)
+    before = len(file_cache.IDLE)
     rows = open_rows(tmp_path)
-    assert len(handles.IDLE) <= max(before, 3)
+    assert len(file_cache.IDLE) <= max(before, 3)
     same(np.asarray(rows), X)
     same(rows.take(PICKED), X[PICKED])
     np.save(tmp_path / "00.npy", X[:100] + 1)
@@ -258,12 +257,12 @@ class TestColumns:
 
     def test_nothing_is_left(self, tmp_path):
         np.save(tmp_path / "x.npy", X[:, :2])
-        with pytest.raises(InvalidFileError, match="nothing to cluster by"):
+        with pytest.raises(InvalidFileError, match="no columns other than id_column"):
             open_rows(tmp_path / "x.npy", id_column=0, text_column=1)
 
     @pytest.mark.parametrize("option", [{"array": "x"}, {"header": True}, {"delimiter": ";"}])
     def test_what_does_not_go_with_a_format(self, tmp_path, option):
-        with pytest.raises(InvalidFileError, match="leave it out"):
+        with pytest.raises(InvalidFileError, match=r"applies only to .*: remove it"):
             opened(tmp_path, "rows.npy", **option)
 
     def test_feature_names_go_with_the_model(self, tmp_path):
@@ -339,7 +338,7 @@ class TestScratch:
     def test_a_full_disk_is_told(self, tmp_path, monkeypatch):
         rows = opened(tmp_path, "packed.npz")
         monkeypatch.setattr(raw.shutil, "disk_usage", lambda folder: os.terminal_size((0, 0)) and type("D", (), {"free": 100}))
-        with pytest.raises(OSError, match=r"no room for 48,000 bytes .*packed.npz.*scratch="):
+        with pytest.raises(OSError, match=r"no space for 48,000 more bytes .*packed.npz.*scratch="):
             rows.take(PICKED)
 
     def test_a_disk_that_fills_up_is_told(self, tmp_path, monkeypatch):
@@ -349,7 +348,7 @@ class TestScratch:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(raw.os, "write", full)
-        with pytest.raises(OSError, match=r"no room for .*scratch="):
+        with pytest.raises(OSError, match=r"no space for .*scratch="):
             rows.take(PICKED)
 
 
@@ -446,7 +445,7 @@ def test_the_index_of_a_pandas_table_is_no_feature(tmp_path, kind):
         file = folder / f"{i}.{kind}"
         part.to_parquet(file) if kind == "parquet" else feather.write_feather(part, file)
     places = [*PICKED, *PICKED[::-1]]
-    with pytest.warns(UserWarning, match="the index of a pandas table, is left out") as told:
+    with pytest.warns(UserWarning, match="the index of a pandas table, is not used as a feature") as told:
         rows = open_rows(folder)
     assert len(told) == 1
     assert rows.feature_names == list("abcdef")
@@ -467,13 +466,13 @@ def test_what_a_table_says_of_its_index_may_be_anything(tmp_path, told):
 
 def test_a_column_is_read_in_parts(tmp_path, monkeypatch):
     """So that names of many rows need not be in memory all at once."""
-    monkeypatch.setattr(text, "PART", 10_000)
+    monkeypatch.setattr(text_lines, "PART_BYTES", 10_000)
     lines = [f"name {i},{i % 7}.5,{i % 3}" for i in range(500)]
     (tmp_path / "x.csv").write_text("\n".join(lines))
     names = open_rows(tmp_path / "x.csv", id_column=0, limit_rows=490).id_column
     assert max(map(len, names)) < 100
     assert sum(map(len, names)) == len(names) == 490
-    assert names.some_values(np.array([0, 77, 489])) == ["name 0", "name 77", "name 489"]
+    assert names.values_at(np.array([0, 77, 489])) == ["name 0", "name 77", "name 489"]
 
 
 def test_a_header_of_numbers(tmp_path):
@@ -512,12 +511,12 @@ def test_a_disk_that_can_not_be_read_is_named(tmp_path, monkeypatch):
     def broken(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(handles.os, "preadv", broken)
+    monkeypatch.setattr(file_cache.os, "preadv", broken)
     with pytest.raises(OSError, match="at byte") as caught:
         rows.read(0, 10)
     assert caught.value.filename == str(rows.path)
 
 
 def test_a_column_is_named_once(tmp_path):
-    with pytest.raises(InvalidFileError, match="names 1 twice"):
+    with pytest.raises(InvalidFileError, match="lists 1 twice"):
         opened(tmp_path, "rows.npy", columns=[0, 1, 1])

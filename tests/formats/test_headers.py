@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shoal import open_rows
 from shoal.cli import errors
 from shoal.exceptions import InvalidFileError
-from tests.cli.calling import refused, result
+from tests.cli.invoke import refused, result
 
 NEXT = "1,2,3\n4,5,6.5\n"
 
@@ -32,25 +32,25 @@ LIKE_VALUES = ['"1990","2000","2010"', "1.5 kg,2 m,3 s", "12:30,13:30,14:30", "0
 
 @pytest.mark.parametrize("first", LIKE_VALUES)
 def test_names_that_could_be_values_are_told(tmp_path, first):
-    with pytest.warns(UserWarning, match="line 1 is taken for the names of columns, since .* header=False if it is not"):
+    with pytest.warns(UserWarning, match="line 1 is read as a header, since .* header=False to change this"):
         assert open_rows(write(tmp_path, first)).shape == (2, 3)
 
 
 @pytest.mark.parametrize("first", ["1990,1995,2000", "400.5,410.5,420.5", "3,2,1", "0,1", "0"])
 def test_a_row_of_equal_steps_is_told(tmp_path, first):
     after = "\n".join([",".join(["1.5"] * len(first.split(",")))] * 2)
-    with pytest.warns(UserWarning, match="is taken for a row: say header=True if it is not"):
+    with pytest.warns(UserWarning, match="is read as a row: use header=True to change this"):
         assert open_rows(write(tmp_path, first, after)).shape[0] == 3
 
 
 @pytest.mark.parametrize("first", ["id,2019,2020", "7,b,c", ",0,1", "Na,K,Cl", "a,b,-", ",name,2019"])
 def test_a_choice_is_told(tmp_path, first):
-    with pytest.warns(UserWarning, match="line 1 is taken for the names of columns, since .* header=False if it is not"):
+    with pytest.warns(UserWarning, match="line 1 is read as a header, since .* header=False to change this"):
         assert open_rows(write(tmp_path, first)).shape == (2, 3)
 
 
 def test_a_row_of_text_and_numbers_is_told(tmp_path):
-    with pytest.warns(UserWarning, match="line 1 is taken for a row"):
+    with pytest.warns(UserWarning, match="line 1 is read as a row"):
         assert open_rows(write(tmp_path, "name,2019,2020", "bob,1,2\n"), id_column=0).shape == (2, 2)
     assert open_rows(write(tmp_path, "ann,0.5,2", "bob,1,2\n"), id_column=0).shape == (2, 2)
 
@@ -107,7 +107,7 @@ def test_on_the_command_line(capsys, tmp_path, monkeypatch, command):
     words = [command[0], "x.csv", *command[1:]]
     message = refused(capsys, errors.BAD_DATA, *words)
     assert "line 1, column 1 is 'n/a'" in message
-    assert "say --header if the line names the columns, --no-header if it is a row" in message
+    assert "use --header if the line is a header, --no-header if it is a row" in message
     assert "line 1" in refused(capsys, errors.BAD_DATA, *words, "--no-header")
     assert result(capsys, *words, "--header")["rows"] == 2
 

@@ -94,7 +94,7 @@ def test_integers_beside_floats_are_rounded_with_a_warning(tmp_path):
 def test_where_svmlight_columns_begin_is_told_if_either_could_be(tmp_path):
     path = tmp_path / "x.svmlight"
     path.write_text("0 1:5 2:1\n0 2:7\n")
-    with pytest.warns(UserWarning, match="columns are taken to count from 1, though none of them is 0 and none is 3"):
+    with pytest.warns(UserWarning, match="columns are assumed to count from 1, but none of them is 0 and none is 3"):
         open_rows(path, n_features=3)
     with warnings.catch_warnings(action="error"):
         open_rows(path, n_features=2)
@@ -117,3 +117,27 @@ def test_a_name_that_two_columns_have(tmp_path):
     (tmp_path / "x.csv").write_text("a,b,a\n1,2,3\n4,5,6\n")
     with pytest.raises(ValueError, match="columns 0 and 2 are both named 'a'"):
         shoal.open_rows(tmp_path / "x.csv", columns=["a"])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int64])
+def test_duplicate_entries_whose_sum_overflows(tmp_path, dtype):
+    """SciPy sums duplicates in the type of the values, where 100 + 100 is -56 for int8."""
+    path, value = tmp_path / "x.npz", np.iinfo(dtype).max - 27
+    parts = {"indices": np.array([0, 0, 1, 1]), "indptr": np.array([0, 2, 4])}
+    np.savez(path, format="csr", shape=(2, 2), data=np.array([value, value, 3, 4], dtype), **parts)
+    with pytest.raises(
+        InvalidFileError, match=f"x.npz: near row 0, duplicate .* sum that {np.dtype(dtype)} cannot hold: convert"
+    ):
+        np.asarray(open_rows(path))
+    np.savez(path, format="csr", shape=(2, 2), data=np.array([value, 27, 3, 4], dtype), **parts)
+    np.testing.assert_array_equal(np.asarray(open_rows(path)), [[np.iinfo(dtype).max, 0], [0, 7]])
+
+
+def test_svmlight_columns_do_not_depend_on_the_number_of_rows_read(tmp_path):
+    """A column 0 behind the rows that are read still means that columns count from 0."""
+    path = tmp_path / "x.svmlight"
+    path.write_text("0 1:5 2:1\n1 qid:3 2:7\n0 0:3 # 1:1\n")
+    rows = np.asarray(open_rows(path))
+    np.testing.assert_array_equal(rows, [[0, 5, 1], [0, 0, 7], [3, 0, 0]])
+    np.testing.assert_array_equal(open_rows(path, limit_rows=2), rows[:2])
+    np.testing.assert_array_equal(open_rows(path, limit_rows=2, zero_based=False), [[5, 1], [0, 7]])

@@ -25,7 +25,7 @@ CHILD = """
 import contextlib, io, json, os, resource, sys
 import numpy as np, pyarrow.parquet, h5py, zarr, shoal
 from shoal.cli import main
-from shoal.formats import archive, files, grids, npy, tables, text, vectors
+from shoal.formats import archive, delimited, files, grids, npz, svmlight, tables, vectors
 def command(*words):
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as told:
         try:

@@ -1,4 +1,4 @@
-"""Kernels for packed bits against plain NumPy."""
+"""Compare the kernels for packed bits with NumPy."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def test_nearest(n, k, r, seed):
     np.testing.assert_array_equal(far, expected.min(axis=1))
 
 
-def test_many_centres_and_the_first_of_equals():
+def test_nearest_of_many_centers_breaks_ties_by_index():
     B, C = draw(20, 128, 0), draw(5000, 128, 1)
     C[[17, 4000]] = B[0]
     labels, far = np.empty((2, 20), np.int32)
@@ -59,7 +59,7 @@ def test_moves(r):
 
 
 @pytest.mark.parametrize("r", [5, 130])
-def test_what_a_new_centre_saves(r):
+def test_energy_reduction_of_a_new_center(r):
     rng = np.random.default_rng(0)
     B, mass, least = draw(50, r, 0), rng.random(50), rng.integers(0, r, 50).astype(float)
     Z, tried, out = np.ascontiguousarray(packed(B).T), np.array([3, 49]), np.empty(2)
@@ -73,7 +73,7 @@ def test_what_a_new_centre_saves(r):
 @pytest.mark.parametrize("r", [1, 63, 64, 65, 128, 190, 256])
 @pytest.mark.parametrize("k", [154, 256, 257 + 60, 700])
 def test_slices(r, k):
-    """With ties, and with distances from none to all bits."""
+    """Include ties and Hamming distances from 0 to all bits."""
     C = draw(k, r, 1)
     B = np.concatenate([draw(300, r, 0), C[::7], ~C[::9], draw(40, r, 2, 0.05)])
     tables = build_slice_tables(packed(C))
@@ -85,6 +85,6 @@ def test_slices(r, k):
     np.testing.assert_array_equal(far, expected.min(axis=1))
 
 
-def test_few_centres_or_long_codes_are_not_sliced():
+def test_no_slices_for_few_centers_or_long_codes():
     for k, r in ((100, 64), (300, 64), (256, 300)):
         assert build_slice_tables(packed(draw(k, r, 0))) == ()

@@ -1,4 +1,4 @@
-"""Kernels on disk: where nothing can be kept, and where several processes keep theirs at once."""
+"""The cache of compiled kernels: unwritable folders and concurrent processes."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,8 @@ from shoal import kernels
 
 
 @pytest.mark.parametrize("compile_it", [kernels.kernel, kernels.fast_kernel])
-def test_they_work_without_a_cache(monkeypatch, compile_it):
-    """As on a read-only mount without a home."""
+def test_kernels_work_without_a_cache(monkeypatch, compile_it):
+    """Simulate a read-only file system without a home folder."""
     monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", [])
     kernels._warn_uncached.cache_clear()
     with pytest.warns(RuntimeWarning, match="set NUMBA_CACHE_DIR") as caught:
@@ -18,7 +18,7 @@ def test_they_work_without_a_cache(monkeypatch, compile_it):
     assert (double(2.0), triple(2.0)) == (4.0, 6.0)
 
 
-def test_other_errors_pass_through(monkeypatch):
+def test_other_errors_are_raised(monkeypatch):
     def fail(*args, **options):
         raise RuntimeError("another one")
 
@@ -27,8 +27,8 @@ def test_other_errors_pass_through(monkeypatch):
         kernels.kernel(lambda x: x)
 
 
-def test_processes_that_compile_at_once_keep_apart(monkeypatch):
-    """One of them saves all of its work while the other is at it, and neither has seen an index with the other's entry."""
+def test_concurrent_processes_do_not_mix_cache_entries(monkeypatch):
+    """One process saves an entry while the other is saving, and neither has read an index with the other's entry."""
     one, other = caches = [kernels.kernel(lambda x: x[0])._cache._cache_file for _ in range(2)]
     one.flush()
     save_data = one._save_data
@@ -42,14 +42,14 @@ def test_processes_that_compile_at_once_keep_apart(monkeypatch):
         patch.setattr(other, "_load_index", dict)
         one.save("of one", "of one")
     for cache in caches:
-        assert cache.load("of one") in ("of one", None)  # never the wrong one; none is compiled again
+        assert cache.load("of one") in ("of one", None)  # never the wrong entry; a missing one is compiled again
         assert cache.load("of the other") in ("of the other", None)
     one.save("of one", "of one")
     assert [other.load(key) for key in ["of one", "of the other"]] == ["of one", "of the other"]
 
 
-def test_kept_for_the_next_process():
-    """By Numba's own count of what it has found on disk."""
+def test_compiled_kernel_is_loaded_from_disk():
+    """Check Numba's own count of cache hits."""
     compiled = [kernels.kernel(lambda x: x[0]) for _ in range(2)]
     compiled[0]._cache.flush()
     compiled[0](np.ones(1))

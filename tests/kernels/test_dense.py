@@ -1,4 +1,4 @@
-"""Kernels against plain NumPy, at the widths and lengths where their loops change gear."""
+"""Compare the dense kernels with NumPy, at widths and lengths around the boundaries of their unrolled loops and tiles."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ DTYPES = [np.float32, np.float64]
 
 
 def grid(n, d, seed=0, dtype=np.float64):
-    """Integers: every sum is exact in any order, so results must agree to the last bit."""
+    """Return integer rows: sums are exact in any order, so results must be bitwise identical."""
     return np.random.default_rng(seed).integers(-4, 5, (n, d)).astype(dtype)
 
 
@@ -65,25 +65,25 @@ class TestTwoBest:
 @pytest.mark.parametrize("d", WIDTHS)
 @pytest.mark.parametrize("k", COUNTS)
 class TestNearest:
-    """The rule of labels, through the block that all methods use."""
+    """Nearest centroids of `DenseBlock`, which all methods use."""
 
-    def test_on_rows_in_general_position(self, d, k, dtype):
+    def test_random_rows(self, d, k, dtype):
         X, C = cloud(500, d, 1, dtype), cloud(k, d, 2, dtype)
         np.testing.assert_array_equal(DenseBlock(X).nearest(DenseBlock.prepare(C)), naive.labels(X, C))
 
-    def test_the_first_of_equals(self, d, k, dtype):
+    def test_ties_go_to_the_lowest_index(self, d, k, dtype):
         X, C = grid(500, d, 1, dtype), grid(k, d, 2, dtype)
-        C[k // 2 :] = C[: k - k // 2]  # twins
+        C[k // 2 :] = C[: k - k // 2]  # duplicates
         np.testing.assert_array_equal(DenseBlock(X).nearest(DenseBlock.prepare(C)), naive.labels(X, C))
 
-    def test_centres_closer_than_scores_can_tell(self, d, k, dtype):
+    def test_centers_closer_than_the_rounding_of_scores(self, d, k, dtype):
         rng = np.random.default_rng(0)
         base = 100 + cloud(1, d, 2)
         C = (base + 1e-4 * rng.normal(size=(k, d))).astype(dtype)
         X = (base + 1e-4 * rng.normal(size=(300, d))).astype(dtype)
         np.testing.assert_array_equal(DenseBlock(X).nearest(DenseBlock.prepare(C)), naive.labels(X, C))
 
-    def test_scores_less_their_slack_are_bounds(self, d, k, dtype):
+    def test_scores_minus_slack_are_lower_bounds(self, d, k, dtype):
         X, C = 10 + cloud(200, d, 1, dtype), 10 + cloud(k, d, 2, dtype)
         block, centers = DenseBlock(X), DenseBlock.prepare(C)
         scores = block.scores(centers, slice(None)).astype(float)
@@ -92,8 +92,8 @@ class TestNearest:
         assert (scores - slack_of(norms2, X.dtype, d) <= exact).all()
         assert (scores >= exact - 2 * rounding(X.dtype, d) * (norms2 + centers.norms2)).all()
 
-    def test_one_far_centre_costs_the_others_no_digits(self, d, k, dtype):
-        """Every row in doubt would be right as well, but as slow as if there were no scores."""
+    def test_one_distant_center_does_not_widen_the_margin(self, d, k, dtype):
+        """If scores left most rows undecided, labels would still be right, but every distance would be computed."""
         X, C = cloud(500, d, 1, dtype), cloud(k + 2, d, 2, dtype)
         C[-1] = 1e6
         centers = DenseBlock.prepare(C)
@@ -114,7 +114,7 @@ class TestMoves:
         squares = (X.astype(float) ** 2).sum(axis=1)
         return chosen.T @ X.astype(float), chosen.sum(axis=0), chosen.T @ squares, (chosen > 0).sum(axis=0)
 
-    def test_take_rows_from_the_old_sum_to_the_new(self, dtype):
+    def test_reassigned_rows_change_both_sums(self, dtype):
         X, weights, (old, new) = self.rows(dtype)
         found = self.sums(X, weights, old)
         moves = DenseBlock(X).moves(weights, old, new, 9, recompute=False)
@@ -123,7 +123,7 @@ class TestMoves:
             np.testing.assert_allclose(part, expected, atol=1e-12)
         assert moves.moved == (old != new).sum()
 
-    def test_anew_adds_every_row(self, dtype):
+    def test_recompute_adds_every_row(self, dtype):
         X, weights, (old, new) = self.rows(dtype)
         found = np.zeros((9, 5)), np.zeros(9), np.zeros(9), np.zeros(9, np.int64)
         moves = DenseBlock(X).moves(weights, old, new, 9, recompute=True)
@@ -132,12 +132,12 @@ class TestMoves:
             np.testing.assert_allclose(part, expected, atol=1e-12)
         assert moves.moved == (old != new).sum()
 
-    def test_nothing_moves(self, dtype):
+    def test_no_reassigned_rows(self, dtype):
         X, weights, (old, _) = self.rows(dtype)
         moves = DenseBlock(X).moves(weights, old, old, 9, recompute=False)
         assert (moves.moved, len(moves.ids)) == (0, 0)
 
-    def test_a_block_labels_and_sums(self, dtype):
+    def test_label_block(self, dtype):
         X, weights, (old, labels) = self.rows(dtype)
         centers = DenseBlock.prepare(X[:9])
         share = label_block(DenseBlock(X), labels, old, weights, centers, True)

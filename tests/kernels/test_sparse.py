@@ -1,4 +1,4 @@
-"""Sparse kernels, through their block, against the dense ones and plain NumPy."""
+"""Compare the sparse kernels, called by `SparseBlock`, with the dense kernels and NumPy."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ class TestAgainstNumpy:
 
 
 @DTYPES
-def test_the_first_of_equals(dtype):
+def test_ties_go_to_the_lowest_index(dtype):
     rng = np.random.default_rng(0)
     X, C = rng.integers(-1, 2, (500, 6)).astype(dtype), rng.integers(-1, 2, (9, 6)).astype(dtype)
     C[5:] = C[:4]

@@ -1,6 +1,7 @@
 """`KMeans`: every algorithm is Lloyd's to the last bit, and Lloyd's is the oracle's."""
 
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +18,7 @@ from shoal.data.rows import Rows
 from shoal.data.sources import find_source
 from shoal.execution.threads import on_threads
 from shoal.fit import partition
+from shoal.fit.finalize import finalize, round_as_published
 from shoal.fit.loop import Limits, RunResult
 from shoal.kmeans import lloyd
 from tests import naive
@@ -362,7 +364,8 @@ class TestStopping:
             )
             rounds = []
             assign = lambda *args: rounds.append(1) or lloyd.assign(*args)  # noqa: E731
-            settled, energy = KMeans(3)._finalize(rows, outcome, assign, Limits(1), [])
+            publish = partial(round_as_published, rows)
+            settled, energy = finalize(rows, outcome, assign, publish, Limits(1), [])
         assert len(rounds) > 5
         np.testing.assert_array_equal(settled.state.labels, naive.labels(X, settled.state.centers))
         assert energy == naive.energy(X, settled.state.centers) == 0

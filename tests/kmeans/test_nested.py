@@ -10,11 +10,12 @@ from shoal.data.sources import find_source
 from shoal.execution.threads import on_threads
 from shoal.fit.random_streams import generator
 from shoal.kmeans import nested
-from shoal.kmeans.dispatch import select_algorithm
+from shoal.kmeans.dispatch import ALGORITHMS, select_algorithm
 from tests import naive
 from tests.strategies import blobs, cloud
 
 X, _ = blobs(3000, 6, 5)
+NAMES = ["auto", *ALGORITHMS]
 ROUGH = X + 2 * cloud(3000, 6, 1)  # so that it takes some steps
 
 
@@ -24,12 +25,14 @@ def history(model, *names):
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("rho", [0.3, 1.0, 10.0])
-@pytest.mark.parametrize("bounds", sorted(nested.BOUNDS))
-def test_steps_are_the_papers(bounds, rho, layout):
+@pytest.mark.parametrize("algorithm", NAMES)
+def test_steps_are_the_papers(algorithm, rho, layout):
+    if algorithm == "projected" and layout is sparse.csr_array:
+        pytest.skip("needs dense rows")
     C = ROUGH[:7]
     with on_threads(Rows.of(find_source(layout(ROUGH)))) as rows:
         batches = nested.Batches(rows, len(C), generator(5, 0, 1))
-        _, assign = select_algorithm(rows, 7, nested.BOUNDS[bounds])
+        _, assign = select_algorithm(rows, 7, algorithm)
         state = nested.partition.initial_partition(batches.first(200), C)
         for size, labels, centers in naive.nested(ROUGH, C, batches.order.first(len(X)), 200, rho, 25):
             before = state.labels
@@ -42,9 +45,9 @@ def test_steps_are_the_papers(bounds, rho, layout):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_bounds_change_nothing(dtype):
+def test_all_algorithms_give_the_same_result(dtype):
     rows = ROUGH.astype(dtype)
-    models = [NestedKMeans(9, init=rows[:9], batch_size=150, bounds=b, random_state=0).fit(rows) for b in nested.BOUNDS]
+    models = [NestedKMeans(9, init=rows[:9], batch_size=150, algorithm=a, random_state=0).fit(rows) for a in NAMES]
     for model in models[1:]:
         np.testing.assert_array_equal(model.labels_, models[0].labels_)
         np.testing.assert_array_equal(model.cluster_centers_, models[0].cluster_centers_)
@@ -52,9 +55,15 @@ def test_bounds_change_nothing(dtype):
 
 
 def test_bounds_spare_distances():
-    models = [NestedKMeans(20, init=ROUGH[:20], batch_size=500, bounds=b, random_state=0).fit(ROUGH) for b in ("all", "none")]
+    options = {"init": ROUGH[:20], "batch_size": 500, "random_state": 0}
+    models = [NestedKMeans(20, algorithm=a, **options).fit(ROUGH) for a in ("elkan", "lloyd")]
     fewer, all_ = (sum(record["distances"] for record in model.history_) for model in models)
     assert fewer < all_ / 2
+
+
+def test_projected_refuses_sparse_rows():
+    with pytest.raises(ValueError, match=r"algorithm='projected' needs dense rows"):
+        NestedKMeans(3, algorithm="projected").fit(sparse.csr_array(X))
 
 
 def test_ends_at_a_fixed_point_of_lloyds_method():
@@ -135,7 +144,7 @@ class TestQuality:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"batch_size": 0}, {"rho": 0}, {"rho": -1}, {"quality": 1}, {"quality": -0.1}, {"bounds": "k"}]
+    "bad", [{"batch_size": 0}, {"rho": 0}, {"rho": -1}, {"quality": 1}, {"quality": -0.1}, {"algorithm": "k"}]
 )
 def test_bad_parameters_are_named(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):

@@ -1,7 +1,5 @@
 """`VarianceReducedKMeans`: row by row it is the oracle's, in blocks the same in the mean; it ends where Lloyd would."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -71,13 +69,6 @@ class TestRowByRow:
         then = naive.variance_reduced(X, start, [np.r_[changed[:1], stayed]], 0.1)
         assert np.linalg.norm(then - C) < np.linalg.norm(once - C)
 
-    def test_without_position_correction_is_plain_variance_reduction(self):
-        X, start = cloud(100, 3), first_rows(cloud(100, 3), 4)
-        options = {"variant": "vrkm", "position_correction": False}
-        model = fit(X, start, block_size=1, max_iter=2, **options)
-        C = naive.variance_reduced(X, start, picked(100, 100, 2), 4 / 100, "vrkm", correction=False)
-        np.testing.assert_allclose(model.cluster_centers_, C, rtol=0, atol=1e-9)
-
 
 class TestBlocks:
     @pytest.mark.parametrize("block", [7, 64, 1000])
@@ -121,15 +112,6 @@ class TestBlocks:
 
 
 class TestEnergy:
-    def test_without_position_correction_rises(self):
-        """Figure 3 of the paper: plain variance reduction diverges."""
-        X, start = cloud(2000, 8), first_rows(cloud(2000, 8), 20)
-        plain = energies(fit(X, start, variant="vrkm", position_correction=False, max_iter=6, block_size=50))
-        corrected = energies(fit(X, start, variant="vrkm", max_iter=6, block_size=50))
-        assert plain[1] > plain[0]
-        assert min(plain[1:]) > 1.2 * corrected[-1]
-        assert all(after < before for before, after in pairwise(corrected))
-
     def test_variants_differ_by_rounding_alone(self):
         X, start = cloud(500, 6), first_rows(cloud(500, 6), 9)
         one, other = (fit(X, start, variant=variant, max_iter=5) for variant in VARIANTS)
@@ -256,18 +238,12 @@ class TestRelations:
         {"epoch_size": "halving"},
         {"block_size": 0},
         {"block_size": True},
-        {"position_correction": "no"},
     ],
     ids=str,
 )
 def test_bad_parameters_are_refused_by_name(options):
     with pytest.raises(ValueError, match=rf"The '{next(iter(options))}' parameter of VarianceReducedKMeans must be"):
         VarianceReducedKMeans(2, **options).fit(cloud(20, 2))
-
-
-def test_vrkm_plus_plus_needs_position_correction():
-    with pytest.raises(ValueError, match=r"position_correction=True"):
-        VarianceReducedKMeans(2, position_correction=False).fit(cloud(20, 2))
 
 
 def test_a_time_budget_ends_it():

@@ -1,4 +1,4 @@
-"""Runs: data and what stands in for it, seeds and time, trails of fits."""
+"""Runs: data sets and substitutes, seeds and time limits, trails of fits."""
 
 import numpy as np
 import pytest
@@ -15,15 +15,15 @@ NOTHING = Shelf(files=False)
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_every_set_has_something_to_stand_in_for_it(name):
+def test_every_data_set_has_a_substitute(name):
     found = NOTHING.load(name, 100)
     assert found.X.shape[0] == 100
     assert found.y is None or len(found.y) == 100
-    if name not in ("iris", "pendigits"):  # which are always there
-        assert "stand in for it" in found.notes[0]
+    if name not in ("iris", "pendigits"):  # always available
+        assert "is replaced by" in found.notes[0]
 
 
-def test_a_file_goes_before_what_stands_in_for_it(tmp_path, monkeypatch):
+def test_files_take_precedence_over_substitutes(tmp_path, monkeypatch):
     rows = np.arange(4500).reshape(500, 9)
     np.savez(tmp_path / "shuttle.npz", X=rows, y=np.arange(500) % 2)
     monkeypatch.setenv("SHOAL_DATA", str(tmp_path))
@@ -33,7 +33,7 @@ def test_a_file_goes_before_what_stands_in_for_it(tmp_path, monkeypatch):
         assert (found.X.min(), found.X.max()) == (-1, 1)
         assert (found.own, shelf.load("shuttle", 4).own) == (True, False)
     found = Shelf(tmp_path).load("mnist")
-    assert "stand in for it" in found.notes[0]
+    assert "is replaced by" in found.notes[0]
     assert not found.own
     running = Run(run.QUICK, Shelf(tmp_path))
     running.experiment = "Table 1"
@@ -41,8 +41,8 @@ def test_a_file_goes_before_what_stands_in_for_it(tmp_path, monkeypatch):
     assert running.notes == ["Table 1: 450 of 500 rows of shuttle."]
 
 
-def test_what_was_replaced_is_called_so():
-    """Where a claim names a data set, another one is no measurement of it."""
+def test_substitutes_are_marked():
+    """A claim that names a data set is not tested by a substitute."""
 
     def work(running):
         running.load("shuttle", 500)
@@ -64,24 +64,24 @@ def test_what_was_replaced_is_called_so():
         ({"X": np.zeros((500, 8)), "y": np.zeros(500)}, "9 columns"),
         ({"X": np.zeros((5, 9)), "y": np.zeros(5)}, "400 rows or more"),
         ({"X": np.zeros(500), "y": np.zeros(500)}, "shape"),
-        ({"X": np.full((500, 9), np.nan), "y": np.zeros(500)}, "no numbers"),
+        ({"X": np.full((500, 9), np.nan), "y": np.zeros(500)}, "NaN or infinity"),
         ({"X": np.zeros((500, 9)), "y": np.zeros(499)}, "499 classes for 500 rows"),
         ({"X": np.full((500, 9), "a"), "y": np.zeros(500)}, "could not convert"),
         ({"X": np.array([[object()] * 9] * 500), "y": np.zeros(500)}, "allow_pickle"),
     ],
 )
-def test_a_file_that_is_not_what_it_should_be(parts, why, tmp_path):
+def test_invalid_files_are_rejected(parts, why, tmp_path):
     np.savez(tmp_path / "shuttle.npz", **parts)
-    with pytest.raises(Unreadable, match=r"shuttle.npz can't be read .*: get it anew \(UCI") as told:
+    with pytest.raises(Unreadable, match=r"shuttle.npz cannot be read .*: download it again \(UCI") as error:
         Shelf(tmp_path).load("shuttle")
-    assert why in str(told.value)
+    assert why in str(error.value)
 
 
-def test_the_same_rows_every_time():
+def test_subsets_are_reproducible():
     np.testing.assert_array_equal(Shelf(files=False).load("sift", 50).X, Shelf(files=False).load("sift", 50).X)
 
 
-def test_deformed_pictures_differ_a_little():
+def test_deformed_images_differ_slightly():
     pictures = np.random.default_rng(0).random((30, 64)).astype(np.float32)
     out = made.deformed(pictures, 90)
     assert out.shape == (90, 64)
@@ -91,34 +91,34 @@ def test_deformed_pictures_differ_a_little():
     assert np.abs(out[:30] - pictures).mean() < pictures.std()
 
 
-def test_seeds_end_when_time_is_up():
+def test_no_seed_is_started_after_the_time_limit():
     now = iter(np.arange(100.0))
     work = Run(Effort("quick", None, 20, 4.5, lambda: next(now)), NOTHING)
     work.experiment = "Figure 1"
     seeds = list(work.seeds(10))
     assert seeds == [0, 1, 2, 3]
-    assert work.notes == ["Figure 1: 4 of 10 seeds, for lack of time."]
+    assert work.notes == ["Figure 1: 4 of 10 seeds, due to the time limit."]
     assert list(Run(Effort("full", None, None, None), NOTHING).seeds(3)) == [0, 1, 2]
     assert list(Run(Effort("quick", None, 2, 1e9), NOTHING).seeds(3)) == [0, 1]
 
 
-def test_who_runs_and_how_long_is_left():
+def test_progress_and_remaining_time():
     def work(running):
         return Finding([], {"a": float(sum(running.seeds(4)))})
 
     paper = Paper("key", "title", "", "", (), (Experiment("one", (3.0, 9.0), work), Experiment("two", (1.0, 9.0), work)))
-    heard = []
-    reports = list(carry_out([paper, paper], run.QUICK, NOTHING, lambda *told: heard.append(told)))
-    assert [report.notes for report in reports] == [["Experiments that were still to come: 1."], []] * 2
-    assert list(dict.fromkeys(name for name, _, _ in heard)) == ["key: one", "key: two"]
-    shares = [share for _, share, _ in heard]
+    updates = []
+    reports = list(carry_out([paper, paper], run.QUICK, NOTHING, lambda *update: updates.append(update)))
+    assert [report.notes for report in reports] == [["Experiments not yet run: 1."], []] * 2
+    assert list(dict.fromkeys(name for name, _, _ in updates)) == ["key: one", "key: two"]
+    shares = [share for _, share, _ in updates]
     assert shares == sorted(shares)
-    assert (shares[0], heard[0][2]) == (0.0, 8.0)
-    assert all(0 <= left <= 8 for _, _, left in heard)
+    assert (shares[0], updates[0][2]) == (0.0, 8.0)
+    assert all(0 <= left <= 8 for _, _, left in updates)
 
 
 @pytest.mark.parametrize("model", [KMeans, OnlineKMeans])
-def test_a_trail_is_where_shorter_fits_end(model):
+def test_a_trail_matches_shorter_fits(model):
     options = {"n_clusters": 5, "init": curves.first_rows(X, 5, 1), "random_state": 0, "tol": 0.0}
     trail = curves.update_sequential(model(max_iter=4, **options), X, every=True)
     assert list(trail.steps) == list(range(1, len(trail.centers) + 1))
@@ -127,7 +127,7 @@ def test_a_trail_is_where_shorter_fits_end(model):
 
 
 @pytest.mark.parametrize("model", [MiniBatchSpectral, PowerSpectral])
-def test_longer_fits_go_on_where_shorter_ones_ended(model):
+def test_longer_fits_resume_shorter_ones(model):
     rows, common = NOTHING.load("pendigits", 400), {"n_clusters": 3, "sigma": 200.0, "tol": 0.0, "random_state": 0}
     more = {"batch_size": 50, "init": "random"} if model is MiniBatchSpectral else {}
     further, steps = spectral.Further(), []
@@ -140,14 +140,14 @@ def test_longer_fits_go_on_where_shorter_ones_ended(model):
         assert steps[before:] == list(range(before + 1, most + 1))
 
 
-def test_no_centres_are_held_from_seed_to_seed():
-    """Those of text are 20 MB wide, at every look: all seeds would not fit into memory."""
+def test_centroids_are_not_kept_between_seeds():
+    """A record of text data takes 20 MB: all seeds together would exceed the memory."""
     work = Run(run.TINY, NOTHING)
     seen = nested.one_seed(nested.Split(work, "news"), 0), variance.one_seed(X, 5, 0, 1.1)
     assert all(not trail.centers and len(trail.seconds) == len(values) for found in seen for trail, values in found.values())
 
 
-def test_long_fits_are_looked_at_ever_more_seldom():
+def test_long_fits_are_recorded_at_growing_intervals():
     model = MiniBatchKMeans(5, batch_size=50, max_iter=300, max_no_improvement=None, tol=0.0, random_state=0)
     trail = curves.update_sequential(model, X)
     assert trail.steps[-1] == 300
@@ -155,7 +155,7 @@ def test_long_fits_are_looked_at_ever_more_seldom():
     assert trail.energies(X)[-1] == pytest.approx(model.inertia_ / len(X))
 
 
-def test_what_was_reached_when():
+def test_values_at_times_and_times_of_values():
     seconds, values = np.array([1.0, 2.0, 4.0]), np.array([9.0, 5.0, 3.0])
     np.testing.assert_array_equal(curves.at(np.array([0.5, 1.0, 3.0, 9.0]), seconds, values), [np.nan, 9, 5, 3])
     assert curves.soonest(seconds, values, 5.0) == 2
@@ -164,7 +164,7 @@ def test_what_was_reached_when():
     assert curves.soonest(seconds, values, 1.0) == np.inf
 
 
-def test_the_hessian_counts_rows():
+def test_the_hessian_contains_cluster_sizes():
     C = curves.first_rows(X, 3, 0) + 0.1
     gradient, H = convergence.derivatives(X, C)
     labels = ((X[:, None] - C) ** 2).sum(axis=2).argmin(axis=1)
@@ -174,14 +174,14 @@ def test_the_hessian_counts_rows():
     np.testing.assert_allclose(gradient, sums.ravel(), rtol=1e-5, atol=1e-5)
 
 
-def test_where_a_curve_settles():
+def test_round_from_which_a_curve_is_constant():
     assert compressed._settled(np.array([9.0, 5.0, 3.1, 3.0, 3.0])) == 3
     assert compressed._settled(np.array([9.0, 5.0, 9.0, 5.0, 9.0])) == 5
     assert compressed._settled(np.ones(4)) == 1
 
 
-def test_what_is_compiled_takes_no_seeds(monkeypatch):
-    """The first run on a machine has as many trials as all others."""
+def test_compilation_is_not_timed(monkeypatch):
+    """The first run on a machine has as many trials as later ones."""
     now, trial = [0.0], convergence.trial
 
     def slow_at_first(X, seed):

@@ -1,4 +1,4 @@
-"""Every paper, in little: claims that are measured, pages that say what was found, and the command."""
+"""Every paper in its tiny form: measured claims, report pages, and the command."""
 
 import errno
 import json
@@ -17,13 +17,13 @@ from shoal.papers.claims import UNTRIED, judge
 from shoal.papers.data import Shelf
 from shoal.papers.show import document, write
 from shoal.report import Origin
-from tests.cli.calling import refused, result
-from tests.cli.calling import run as call
+from tests.cli.invoke import refused, result
+from tests.cli.invoke import run as call
 from tests.cli.test_stopping import spawn
 from tests.report.skeleton import Skeleton
 
 
-def test_claims_are_told_apart_by_their_keys():
+def test_keys_of_claims_are_unique():
     papers = [import_module(f"shoal.papers.{name}").PAPER for name in PAPERS]
     keys = [(paper.key, claim.key) for paper in papers for claim in paper.claims]
     assert len(set(keys)) == len(keys)
@@ -32,18 +32,23 @@ def test_claims_are_told_apart_by_their_keys():
 
 
 @pytest.mark.parametrize("name", PAPERS)
-def test_a_paper_in_little(name, tmp_path):
+def test_a_tiny_run_of_a_paper(name, tmp_path):
     paper = import_module(f"shoal.papers.{name}").PAPER
     shelf, asked = Shelf(files=False), set()
     load = shelf.load
     shelf.load = lambda name, rows=None: asked.add(name) or load(name, rows)
     *before, report = run.carry_out([paper], run.TINY, shelf, lambda *_: None)
-    assert asked <= set(paper.data) <= asked | {"glosses", "covtype"}  # which a full run asks for
+    assert asked <= set(paper.data) <= asked | {"glosses", "covtype"}  # loaded by full runs only
     assert len(before) == len(paper.experiments) - 1
-    if name != "spectral":  # whose sizes are named in its claims
+    if name != "spectral":  # its claims name batch sizes that tiny runs do not have
         untried = {v.claim.key for v in report.verdicts if v.word == UNTRIED}
-        assert untried <= {"same-minima", "plusplus-faster", "baseline", "beta"}  # which need seeds, a goal reached, time, rows
-    write(tmp_path / "report.html", [report], Origin(title="In little"))
+        assert untried <= {
+            "same-minima",
+            "plusplus-faster",
+            "baseline",
+            "beta",
+        }  # need more seeds, a reached target, more time, more rows
+    write(tmp_path / "report.html", [report], Origin(title="Tiny run"))
     page = (tmp_path / "report.html").read_text("utf-8")
     assert len(page) < 2_000_000
     text = Skeleton(page).text
@@ -64,12 +69,12 @@ def test_a_page_of_several_papers(tmp_path):
     write(tmp_path / "report.html", reports, Origin(title="Two papers"))
     page = (tmp_path / "report.html").read_text("utf-8")
     assert all(f'<a href="#{name}">{name}</a>' in page and f'id="{name}"' in page for name in PAPERS[:2])
-    assert f"{sum(len(paper.claims) for paper in papers)} were not tried." in page
+    assert f"{sum(len(paper.claims) for paper in papers)} were not tested." in page
 
 
 @pytest.fixture
 def little(tmp_path, monkeypatch):
-    """Quick runs are tiny, and there is no data."""
+    """Make quick runs tiny, without data files."""
     monkeypatch.setattr(run, "QUICK", run.TINY)
     (tmp_path / "nothing").mkdir()
     monkeypatch.setenv("SHOAL_DATA", str(tmp_path / "nothing"))
@@ -78,10 +83,10 @@ def little(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("little")
 def test_the_command(capsys):
-    told = result(capsys, "reproduce", "convergence", "-o", "out/here", "-q")
-    assert told == json.loads(Path("out/here/claims.json").read_text())
-    assert (told["format"], told["version"], told["effort"]) == ("shoal claims", 1, "tiny")
-    (paper,) = told["papers"]
+    found = result(capsys, "reproduce", "convergence", "-o", "out/here", "-q")
+    assert found == json.loads(Path("out/here/claims.json").read_text())
+    assert (found["format"], found["version"], found["effort"]) == ("shoal claims", 1, "tiny")
+    (paper,) = found["papers"]
     assert paper["paper"] == "convergence"
     assert {claim["verdict"] for claim in paper["claims"]} <= {"holds", "holds in part", "does not hold here"}
     assert set(paper["claims"][0]) == {"key", "where", "claim", "published", "measured", "verdict", "reason"}
@@ -94,8 +99,8 @@ def test_the_command(capsys):
 
 
 @pytest.mark.usefixtures("little")
-def test_what_is_done_is_written(capsys, monkeypatch):
-    """A paper that fails takes none of those before it along; --time is how long seeds are begun."""
+def test_finished_reports_are_written(capsys, monkeypatch):
+    """A failing paper does not affect the reports of earlier ones; --time limits the time for seeds."""
     begun = []
 
     def some(papers, effort, *_):
@@ -111,7 +116,7 @@ def test_what_is_done_is_written(capsys, monkeypatch):
 
 
 @pytest.mark.usefixtures("little")
-def test_what_it_refuses(capsys, monkeypatch):
+def test_invalid_calls_are_rejected(capsys, monkeypatch):
     assert "convergence" in refused(capsys, errors.USAGE, "reproduce", "magic", "-o", "out")
     assert "--output" in refused(capsys, errors.USAGE, "reproduce", "nested")
     assert "nowhere" in refused(capsys, errors.USAGE, "reproduce", "nested", "--data", "nowhere", "-o", "out")
@@ -125,15 +130,17 @@ def test_what_it_refuses(capsys, monkeypatch):
         patch.setattr(tempfile, "TemporaryFile", lambda dir: (_ for _ in ()).throw(full))
         assert "it is full" in refused(capsys, errors.NO_ROOM, "reproduce", "nested", "-o", "full")
     monkeypatch.setenv("SHOAL_DATA", "nowhere")
-    assert "SHOAL_DATA names nowhere" in refused(capsys, errors.BAD_DATA, "reproduce", "nested", "-o", "out", "-q")
+    assert "SHOAL_DATA=nowhere is not a folder" in refused(capsys, errors.BAD_DATA, "reproduce", "nested", "-o", "out", "-q")
     monkeypatch.setenv("SHOAL_DATA", "nothing")
-    Path("covtype.npz").write_bytes(b"no archive")  # which the last of five papers would stumble over
-    assert "covtype.npz can't be read" in refused(capsys, errors.BAD_DATA, "reproduce", "all", "--data", ".", "-o", "out", "-q")
+    Path("covtype.npz").write_bytes(b"no archive")  # used by the last of five papers only
+    assert "covtype.npz cannot be read" in refused(
+        capsys, errors.BAD_DATA, "reproduce", "all", "--data", ".", "-o", "out", "-q"
+    )
     assert not Path("out/report.html").exists()
     Path("mnist.npz").write_bytes(b"no archive")
-    assert "no npz file" in refused(capsys, errors.BAD_DATA, "reproduce", "nested", "--data", ".", "-o", "out", "-q")
+    assert "not an npz file" in refused(capsys, errors.BAD_DATA, "reproduce", "nested", "--data", ".", "-o", "out", "-q")
     Path("mnist.npz").write_bytes(b"PK\x03\x04 and no more")
-    assert "mnist.npz can't be read" in refused(
+    assert "mnist.npz cannot be read" in refused(
         capsys, errors.BAD_DATA, "reproduce", "nested", "--data", ".", "-o", "out", "-q"
     )
 
@@ -141,7 +148,7 @@ def test_what_it_refuses(capsys, monkeypatch):
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 @pytest.mark.parametrize("moment", ["run.carry_out", "show.summary"])
 def test_a_signal_leaves_no_broken_file(moment, tmp_path):
-    """While an experiment runs, and while the page is being made."""
+    """Neither during an experiment nor while the page is rendered."""
     code = f"""
 import os, time
 os.chdir({str(tmp_path)!r})

@@ -1,4 +1,4 @@
-"""Text that would do harm where a page took it for more than text."""
+"""Injection payloads: text that would run code or break a page if it were not escaped."""
 
 HARM = [
     "<script>window.harm = 1</script>",

@@ -1,10 +1,10 @@
-"""What a page is made of, but for its words."""
+"""Structure of an HTML page, separate from its text."""
 
 from html.parser import HTMLParser
 
 
 class Skeleton(HTMLParser):
-    """Tags with the names of their attributes, in order, and the words between them."""
+    """Parser that collects tags with their attribute names, in order, and the text between them."""
 
     def __init__(self, page):
         super().__init__(convert_charrefs=True)

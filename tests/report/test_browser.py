@@ -1,4 +1,4 @@
-"""The pages in a real browser: nothing runs that should not, nothing leaves, sorting and search work."""
+"""Pages in a real browser: no injected code runs, no requests are made, sorting and search work."""
 
 import shutil
 
@@ -12,7 +12,7 @@ from tests.strategies import blobs
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
-FLAGS += ["--disable-sync", "--no-sandbox"]  # the last for those who test as root; the pages are ours
+FLAGS += ["--disable-sync", "--no-sandbox"]  # no-sandbox: Chromium needs it to run as root, and the pages are our own
 X, Y = blobs(400, 4, 4)
 MODEL = shoal.KMeans(4, random_state=0).fit(X)
 
@@ -29,16 +29,16 @@ def browser():
 
 
 class Opened:
-    """A page, and all that it said or asked for."""
+    """Open page that records its console messages, dialogs and requests."""
 
     def __init__(self, browser, path, **options):
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
-        self.said, self.asked, self.failed = [], [], {}
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.said.append(dialog.message), dialog.dismiss()))
-        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.messages, self.requests, self.failed = [], [], {}
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.messages.append(dialog.message), dialog.dismiss()))
+        self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("requestfailed", lambda request: self.failed.update({request.url: request.failure}))
         self.page.goto(path.as_uri())
 
@@ -48,9 +48,9 @@ class Opened:
     def __exit__(self, *_):
         self.context.close()
 
-    def assert_quiet(self, path):
-        assert self.said == []
-        assert {url for url in self.asked if not url.startswith("data:")} == {path.as_uri()}
+    def assert_no_messages_or_requests(self, path):
+        assert self.messages == []
+        assert {url for url in self.requests if not url.startswith("data:")} == {path.as_uri()}
 
 
 def trials(name="lloyd"):
@@ -67,19 +67,19 @@ WRITERS = {
 
 @pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
-def test_pages_are_quiet(browser, tmp_path, kind, script):
+def test_pages_make_no_requests(browser, tmp_path, kind, script):
     path = tmp_path / "r.html"
     WRITERS[kind](path)
     with Opened(browser, path, java_script_enabled=script, viewport={"width": 390, "height": 800}) as opened:
-        opened.assert_quiet(path)
+        opened.assert_no_messages_or_requests(path)
         assert opened.page.locator("h1").is_visible()
         assert opened.page.locator(".search").first.is_visible() == (script and kind != "sweep")
         assert opened.page.locator("table.sortable tbody tr").first.is_visible()
         heads = opened.page.locator("table.sortable thead").bounding_box()
-        assert (heads["height"] > 20) == script  # to sort by; out of sight where nothing sorts
+        assert (heads["height"] > 20) == script  # hidden without JavaScript, where they do not sort
         if script:
             wide = opened.page.evaluate("document.documentElement.scrollWidth")
-            assert wide <= 390  # nothing sticks out of a narrow page
+            assert wide <= 390  # no horizontal scrolling on a narrow page
 
 
 def column(page, number):
@@ -101,7 +101,7 @@ def test_sorting(browser, tmp_path):
             assert head.get_attribute("aria-sort") == "descending"
             assert column(page, number) == sorted(column(page, number), reverse=True)
         assert page.locator("table.sortable thead th[aria-sort]").count() == 1
-        opened.assert_quiet(path)
+        opened.assert_no_messages_or_requests(path)
 
 
 def test_search(browser, tmp_path):
@@ -116,11 +116,11 @@ def test_search(browser, tmp_path):
         assert page.locator("output").inner_text() == "1 of 4"
         page.locator("input[type=search]").fill("")
         assert all(row.is_visible() for row in rows.all())
-        opened.assert_quiet(path)
+        opened.assert_no_messages_or_requests(path)
 
 
 def test_search_for_numbers(browser, tmp_path):
-    """They are those of clusters or of rows, whole."""
+    """Numbers match whole cluster or row numbers only."""
     path = tmp_path / "r.html"
     facts = gather(MODEL, X, Options(texts=["1 of many"] * 400))
     write_fit(path, facts)
@@ -135,7 +135,7 @@ def test_search_for_numbers(browser, tmp_path):
             assert {int(row.get_attribute("data-cluster")) for row in rows.all() if row.is_visible()} == found
 
 
-def test_the_map_shows_the_cluster_under_the_pointer(browser, tmp_path):
+def test_the_map_highlights_the_hovered_cluster(browser, tmp_path):
     path = tmp_path / "r.html"
     WRITERS["fit"](path)
     with Opened(browser, path) as opened:
@@ -146,7 +146,7 @@ def test_the_map_shows_the_cluster_under_the_pointer(browser, tmp_path):
         assert page.locator("path.on").count() == 0
 
 
-def test_light_and_dark_differ_and_paper_is_white(browser, tmp_path):
+def test_light_dark_and_print_themes(browser, tmp_path):
     path = tmp_path / "r.html"
     WRITERS["fit"](path)
     grounds = []
@@ -161,7 +161,7 @@ def test_light_and_dark_differ_and_paper_is_white(browser, tmp_path):
 
 
 def test_the_policy_holds(browser, tmp_path):
-    """Even where someone finds a way to put a tag on the page, it does nothing."""
+    """Tags injected into the page have no effect."""
     path = tmp_path / "r.html"
     WRITERS["fit"](path)
     harm = "<script>window.harm = 1</script><img src=x onerror='window.harm = 1'><style>body { display: none }</style>"
@@ -171,12 +171,12 @@ def test_the_policy_holds(browser, tmp_path):
         opened.page.wait_for_timeout(200)
         assert opened.page.evaluate("window.harm") is None
         assert opened.page.locator("h1").is_visible()
-        assert {opened.failed[url] for url in opened.asked if url.startswith("http")} <= {"csp", "net::ERR_BLOCKED_BY_CSP"}
-        assert any("Content Security Policy" in text for text in opened.said)
+        assert {opened.failed[url] for url in opened.requests if url.startswith("http")} <= {"csp", "net::ERR_BLOCKED_BY_CSP"}
+        assert any("Content Security Policy" in text for text in opened.messages)
 
 
-def test_hostile_words_do_nothing(browser, tmp_path):
-    """All of them at once, as the names of rows; and every second one, by itself or after a way out, all over the page."""
+def test_hostile_text_has_no_effect(browser, tmp_path):
+    """All payloads at once as row names, and every second payload in all fields of a page."""
     path, many = tmp_path / "r.html", [text for text in PAYLOADS if len(text) < 1000]
     half = len(many) // 2
     turns = [*range(0, half, 2), *range(half + 1, len(many), 2)]
@@ -192,8 +192,8 @@ def test_hostile_words_do_nothing(browser, tmp_path):
             assert opened.page.evaluate("window.harm") is None
             assert opened.page.locator(".tiles").is_visible()
             assert "4 columns" in opened.page.locator(".verdict").inner_text()
-        opened.assert_quiet(path)
+        opened.assert_no_messages_or_requests(path)
     write_compare(path, [t for text in many for t in trials(text)])
     with Opened(browser, path) as opened:
-        opened.assert_quiet(path)
+        opened.assert_no_messages_or_requests(path)
         assert opened.page.evaluate("window.harm") is None

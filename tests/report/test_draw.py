@@ -1,4 +1,4 @@
-"""Charts that can be parsed, axes that can be read, pictures that can be decoded."""
+"""Charts are valid SVG, axes are legible, images are valid PNG."""
 
 import base64
 import struct
@@ -32,7 +32,7 @@ def test_ticks_are_few_round_and_inside(low, width):
 
 
 @given(st.floats(1e-200, 1e100), st.floats(60, 1e100))
-def test_wide_ranges_get_a_logarithm(low, ratio):
+def test_wide_ranges_get_a_logarithmic_axis(low, ratio):
     axis = draw.axis("x", np.array([low, low * ratio]))
     assert axis.log
     assert 2 <= len(axis.ticks()) <= 20
@@ -72,7 +72,7 @@ def test_bars_with_names_stay_inside_the_chart():
     assert widths[2] == 0
 
 
-def test_a_chart_tells_what_it_is():
+def test_charts_have_a_title_and_a_description():
     series = [draw.Line("first", np.arange(5.0), np.arange(5.0)), draw.Line("second", np.arange(5.0), np.ones(5))]
     root, legend = parsed(draw.lines("k", "Energy against time", series, "seconds", "energy"))
     assert root.get("role") == "img"
@@ -84,7 +84,7 @@ def test_a_chart_tells_what_it_is():
 
 
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
-def test_names_are_words_and_nothing_else(text):
+def test_names_add_no_markup(text):
     line = draw.Line(text, np.arange(3.0), np.arange(3.0))
     root, legend = parsed(draw.lines("k", text, [line, line], text, text))
     plain, plain_legend = parsed(draw.lines("k", "t", [line._replace(name="n")] * 2, "x", "y"))
@@ -92,9 +92,9 @@ def test_names_are_words_and_nothing_else(text):
     assert legend.count("<") == plain_legend.count("<")
 
 
-def test_long_lines_are_thinned_and_keep_their_ends():
+def test_thinning_retains_the_first_and_last_point():
     shown = draw.thinned(100_000)
-    assert len(shown) == draw.MOST
+    assert len(shown) == draw.MAX_LINE_POINTS
     assert (shown[0], shown[-1]) == (0, 99_999)
     assert draw.thinned(0).tolist() == []
     assert draw.thinned(3).tolist() == [0, 1, 2]
@@ -113,8 +113,8 @@ def test_bars_and_points():
     assert [t.text for t in root.findall(f"{SVG}text[@class='name']")] == ["first, 60%", "second"]
 
 
-def test_numbers_on_the_map_do_not_lie_on_each_other():
-    """The first goes first; what has room on a wide page only is marked."""
+def test_labels_on_the_map_do_not_overlap():
+    """Earlier labels take precedence; those that fit only on wide pages are marked."""
     points = np.array([[0, 0], [0.1, 0.1], [60, 0], [0, 1.9], [30, 30]])
     root, _ = parsed(draw.scatter("m", "Map", points, np.arange(5), [1, 2, 0, 3], ("x", "y")))
     numbers = {t.text: t.get("class") for t in root.iter(f"{SVG}text") if "center" in t.get("class")}
@@ -129,7 +129,7 @@ def test_colours_of_neighbours_differ():
         for j in range(i):
             assert np.linalg.norm(rgb[i] - rgb[j]) > 25
     brightness = rgb @ [0.2126, 0.7152, 0.0722]
-    assert brightness.min() > 60  # seen on black
+    assert brightness.min() > 60  # visible on black
     assert brightness.max() < 215  # and on white
 
 
@@ -188,12 +188,12 @@ def test_neighbours_on_an_axis_differ(low, width):
         (1e13, 1.01e13, ["1.000e13", "1.002e13", "1.004e13", "1.006e13", "1.008e13", "1.010e13"]),
     ],
 )
-def test_digits_come_from_the_step(low, high, labels):
+def test_labels_have_the_digits_of_the_step(low, high, labels):
     assert list(draw.Axis("x", low, high).labels().values()) == labels
 
 
-def test_labels_have_room_where_writing_is_large():
-    """18 of 640 units, of which a digit is 0.6 wide."""
+def test_labels_fit_at_the_font_size_of_narrow_pages():
+    """The font size is 18 units of 640; a digit is 0.6 of that wide."""
     line = draw.Line("a", np.linspace(0, 2e5, 9), np.linspace(57_050.1, 57_050.2, 9))
     root, _ = parsed(draw.lines("k", "t", [line], "rows", "energy"))
     texts = list(root.iter(f"{SVG}text"))
@@ -206,15 +206,15 @@ def test_labels_have_room_where_writing_is_large():
 
 
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
-def test_clean_text_is_short_and_steers_nothing(text):
+def test_clean_text_is_short_and_printable(text):
     found = words.clean(text, 100)
     assert len(found) <= 100 * 6
     assert all(c.isprintable() or c in words.JOINERS for c in found)
     found.encode()
 
 
-def test_a_start_far_above_is_cut_off():
-    """So that the rest can be told apart; the line comes in where it crosses the edge."""
+def test_first_points_far_above_the_rest_are_cut_off():
+    """The axis covers the other points, and the line begins where it crosses the edge of the chart."""
     x, y = np.arange(6.0), np.array([1000.0, 14, 12, 11, 10.5, 10])
     root, _ = parsed(draw.lines("k", "t", [draw.Line("a", x, y)], "x", "y"))
     ticks = [float(text.text) for text in root.iter(f"{SVG}text") if text.get("text-anchor") == "end"]
@@ -224,3 +224,10 @@ def test_a_start_far_above_is_cut_off():
     assert first[1] == draw.TOP < second[1]
     assert first[0] < second[0]
     assert first[0] == pytest.approx(second[0], abs=1)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.4, "0.40"), (-0.126, "−0.13"), (0.0, "0.00"), (None, "–"), (float("nan"), "–"), (float("inf"), "∞")]
+)
+def test_scores_have_a_fixed_number_of_decimals(value, text):
+    assert words.fixed(value) == text

@@ -1,4 +1,4 @@
-"""The facts of a fit against what plain NumPy says of the same rows, for every estimator and layout."""
+"""Facts of a fit against plain NumPy on the same rows, for every estimator and layout."""
 
 import numpy as np
 import pytest
@@ -39,15 +39,15 @@ def test_every_estimator(cls, layout):
     assert [c.size for c in facts.clusters] == sorted(facts.sizes, reverse=True)
     for cluster in facts.clusters:
         assert cluster.traits
-        assert all(np.isfinite(t.spreads) for t in cluster.traits)
+        assert all(np.isfinite(t.z_score) for t in cluster.traits)
         assert all(model.labels_[row.number] == cluster.number for row in cluster.nearest)
 
 
-PLACES = [(np.asarray, 0.0), (np.asarray, 1e6), (sparse.csr_array, 0.0), (sparse.csr_array, 1e3)]
+PLACES = [(layout, offset) for layout in (np.asarray, sparse.csr_array) for offset in (0.0, 1e3, 1e6, 1e8)]
 
 
 @pytest.mark.parametrize(("layout", "offset"), PLACES)
-def test_clusters_are_what_numpy_says(layout, offset):
+def test_clusters_match_numpy(layout, offset):
     rows = X + offset
     model = shoal.KMeans(4, random_state=0).fit(layout(rows))
     facts = gather(model, layout(rows))
@@ -63,14 +63,14 @@ def test_clusters_are_what_numpy_says(layout, offset):
         z = (C[cluster.number] - mean) / deviation
         top = [i for i in np.argsort(-abs(z))[:6] if abs(z[i]) >= 0.25]
         assert [t.column for t in cluster.traits] == [f"column {i}" for i in top]
-        np.testing.assert_allclose([t.spreads for t in cluster.traits], z[top], rtol=1e-3)
-        np.testing.assert_allclose([t.usual for t in cluster.traits], mean[top], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose([t.z_score for t in cluster.traits], z[top], rtol=1e-3)
+        np.testing.assert_allclose([t.mean for t in cluster.traits], mean[top], rtol=1e-5, atol=1e-6)
     assert facts.quality.silhouette == pytest.approx(naive.simplified_silhouette(rows, C, model.labels_), rel=1e-4)
     assert facts.quality.davies_bouldin == pytest.approx(naive.davies_bouldin(rows, C, model.labels_), rel=1e-4)
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-def test_the_map_is_that_of_principal_components(layout):
+def test_the_map_matches_pca(layout):
     model = shoal.KMeans(4, random_state=0).fit(layout(X))
     facts = gather(model, layout(X))
     pca = PCA(2).fit(X)
@@ -78,7 +78,7 @@ def test_the_map_is_that_of_principal_components(layout):
     np.testing.assert_allclose(facts.map.shares, pca.explained_variance_ratio_, rtol=1e-6)
 
 
-def test_cosine_profiles_are_of_directions():
+def test_cosine_profiles_use_unit_vectors():
     rows = cloud(300, 6) + 3 * np.eye(6)[0]
     model = shoal.KMeans(3, metric="cosine", random_state=0).fit(rows)
     facts = gather(model, rows)
@@ -87,12 +87,38 @@ def test_cosine_profiles_are_of_directions():
         z = (model.cluster_centers_[cluster.number] - unit.mean(axis=0)) / unit.std(axis=0)
         best = int(np.argmax(abs(z)))
         assert cluster.traits[0].column == f"column {best}"
-        assert cluster.traits[0].spreads == pytest.approx(z[best], rel=1e-5)
+        assert cluster.traits[0].z_score == pytest.approx(z[best], rel=1e-5)
     assert facts.energy == pytest.approx(model.inertia_, rel=1e-9)
     assert facts.measure == "1 - cosine"
 
 
-def test_bits_and_numbers_that_became_bits():
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_cosine_profiles_of_rows_far_from_the_origin(layout):
+    """All angles are small, so that the standard deviations of unit vectors are tiny compared to their means."""
+    rows = X + 1e8
+    model = shoal.KMeans(4, metric="cosine", random_state=0).fit(layout(rows))
+    facts = gather(model, layout(rows))
+    unit = naive.unit(rows)
+    z = (model.cluster_centers_ - unit.mean(axis=0)) / unit.std(axis=0)
+    for cluster in facts.clusters:
+        mine = z[cluster.number]
+        top = [i for i in np.argsort(-abs(mine)) if abs(mine[i]) >= 0.25]
+        assert [t.column for t in cluster.traits] == [f"column {i}" for i in top]
+        np.testing.assert_allclose([t.z_score for t in cluster.traits], mine[top], rtol=1e-4)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e6])
+def test_cosine_quality_of_rows_in_float32(layout, offset):
+    rows = (X + offset).astype(np.float32)
+    model = shoal.KMeans(4, metric="cosine", random_state=0).fit(layout(rows))
+    quality = gather(model, layout(rows)).quality
+    arguments = rows, model.cluster_centers_, model.labels_
+    assert quality.silhouette == pytest.approx(shoal.metrics.simplified_silhouette(*arguments, metric="cosine"), rel=1e-9)
+    assert quality.davies_bouldin == pytest.approx(shoal.metrics.davies_bouldin(*arguments, metric="cosine"), rel=1e-9)
+
+
+def test_packed_codes_and_thresholded_numbers():
     numbers = cloud(300, 70)
     bits = numbers > 0
     words = Codes.pack(bits)
@@ -103,14 +129,14 @@ def test_bits_and_numbers_that_became_bits():
     np.testing.assert_array_equal(of_codes.sizes, of_numbers.sizes)
     assert of_codes.quality.silhouette == pytest.approx(of_numbers.quality.silhouette)
     trait = of_codes.clusters[0].traits[0]
-    assert 0 <= trait.value <= 1  # the share of ones
+    assert 0 <= trait.value <= 1  # the fraction of ones
     C = shoal.BinaryKMeans(3, random_state=0).fit(words).cluster_centers_
     D = np.sort((bits[:, None] != C).sum(axis=2), axis=1)
     assert of_codes.quality.silhouette == pytest.approx((1 - D[:, 0] / D[:, 1]).mean())
 
 
 class Embedded(ClusterMixin, BaseEstimator):
-    """An estimator without centres."""
+    """Estimator without centroids."""
 
     def __init__(self, embed=True):
         self.embed = embed
@@ -124,7 +150,7 @@ class Embedded(ClusterMixin, BaseEstimator):
 
 
 @pytest.mark.parametrize("embed", [True, False])
-def test_an_estimator_without_centres(embed):
+def test_an_estimator_without_centroids(embed):
     facts = gather(Embedded(embed).fit(X), X)
     assert facts.map.space == ("embedding" if embed else "rows")
     assert facts.quality.silhouette > 0.8
@@ -137,7 +163,7 @@ def test_an_estimator_without_centres(embed):
 
 
 class Counting(FileSource):
-    """Rows that count how many of them are read."""
+    """Source that counts the rows read from it."""
 
     def __init__(self, X):
         self.source, self.read_rows = find_source(X), 0
@@ -158,7 +184,7 @@ class Counting(FileSource):
 
 
 @pytest.mark.parametrize(("cls", "image", "passes"), [("KMeans", None, 1), ("KMeans", (2, 4), 2), ("BinaryKMeans", (2, 4), 2)])
-def test_rows_are_read_no_more_than_twice(cls, image, passes):
+def test_rows_are_read_at_most_twice(cls, image, passes):
     rows = Counting(cloud(20_000, 8, dtype=np.float32))
     model = getattr(shoal, cls)(5, random_state=0).fit(rows)
     rows.read_rows = 0
@@ -181,7 +207,7 @@ def test_neither_threads_nor_blocks_change_the_facts(n_threads, monkeypatch):
     np.testing.assert_array_equal(facts.map.labels, again.map.labels)
 
 
-def test_pictures_are_the_centres_and_the_rows():
+def test_pictures_show_the_centroids_and_the_rows():
     model = shoal.KMeans(3, random_state=0).fit(cloud(100, 6))
     facts = gather(model, cloud(100, 6), Options(image=(2, 3)))
     assert {t.column for c in facts.clusters for t in c.traits} <= {f"pixel {i},{j}" for i in range(2) for j in range(3)}
@@ -204,7 +230,7 @@ def test_names_of_rows_and_columns():
     assert named.clusters[0].nearest[0].name == "\ufffd"
 
 
-def test_what_is_missing_is_not_told():
+def test_missing_texts_are_empty():
     frames = pytest.importorskip("pandas")
     model = shoal.KMeans(1, random_state=0).fit(X[:5])
     texts = [None, np.nan, frames.NA, frames.NaT, "None"]
@@ -212,14 +238,14 @@ def test_what_is_missing_is_not_told():
     assert {row.number: (row.name, row.text) for row in rows} == {**dict.fromkeys(range(4), ("", "")), 4: ("", "None")}
 
 
-def test_new_rows_are_predicted_and_strange_ones_warned_of():
+def test_new_rows_are_predicted_with_a_warning():
     model = shoal.KMeans(4, random_state=0).fit(X)
     facts = gather(model, X[:300])
     np.testing.assert_array_equal(facts.sizes, np.bincount(model.predict(X[:300]), minlength=4))
-    assert "not the rows of the fit" in facts.warnings[0]
+    assert "these are not the rows of the fit" in facts.warnings[0]
 
 
-def test_weights_are_those_of_the_energy():
+def test_the_energy_is_weighted():
     weights = np.random.default_rng(0).uniform(0, 3, 400)
     model = shoal.KMeans(4, random_state=0).fit(X, sample_weight=weights)
     facts = gather(model, X, Options(weights=weights))
@@ -239,7 +265,7 @@ def test_weights_are_those_of_the_energy():
         (Options(image=(1, 1, 5)), "image=1x1x5 does not fit"),
     ],
 )
-def test_bad_options_are_refused(options, message):
+def test_invalid_options_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         gather(shoal.KMeans(4, random_state=0).fit(X), X, options)
 
@@ -257,7 +283,7 @@ def test_bad_options_are_refused(options, message):
         (sparse.csr_array(cloud(9, 2)), 2),
     ],
 )
-def test_degenerate_rows_have_facts_too(rows, k):
+def test_degenerate_rows(rows, k):
     model = shoal.KMeans(k, random_state=0).fit(rows)
     facts = gather(model, rows)
     assert int(facts.sizes.sum()) == rows.shape[0]
@@ -273,7 +299,7 @@ def test_origin_is_filled_in():
     assert origin.versions["shoal"] == shoal.__version__
 
 
-def test_curves_leave_out_what_is_not_finite():
+def test_curves_skip_values_that_are_not_finite():
     history = [{"seconds": s, "energy": e, "rows": 10} for s, e in ((0.1, 5.0), (0.2, np.nan), (0.3, 4.0))]
     curve = Curve.of(history)
     assert curve.visited.tolist() == [10, 30]

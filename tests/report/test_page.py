@@ -1,4 +1,4 @@
-"""Pages: what they say, that words stay words, that they are small and written whole."""
+"""Pages: their text, escaping of user text, size limit and atomic writes."""
 
 import base64
 import hashlib
@@ -30,14 +30,15 @@ def trial(name, stopped="converged"):
     return Trial(name, curve, 4.0, 0.2, 2, stopped)
 
 
-def test_a_report_says_what_was_found(tmp_path):
+def test_a_report_shows_the_facts(tmp_path):
     origin = Origin("Blobs", "shoal fit blobs.npy -k 5", None, "blobs.npy", "sha256:abc", "2026-01-01")
     text = Skeleton(fit_page(tmp_path, gather(MODEL, X, Options(columns=list("abcd")), origin, ["Beware of this."]))).text
     for words in (
-        "Blobs", "5 clusters of 300 rows and 4 columns, from 60 rows to 60 each", "KMeans converged after", "well apart",
+        "Blobs", "5 clusters in 300 rows of 4 columns, with 60 to 60 rows per cluster", "KMeans converged after",
+        "well separated",
         "Beware of this.", "shoal fit blobs.npy -k 5", "blobs.npy", "sha256:abc", "2026-01-01", "Seed 0",
-        f"shoal {shoal.__version__}", "Energy against time", "Energy against rows visited", "Cluster sizes", "Map",
-        "300 rows drawn at random", "Set apart by",
+        f"shoal {shoal.__version__}", "Energy over time", "Energy over rows processed", "Cluster sizes", "Map",
+        "300 rows sampled at random", "Distinctive columns",
     ):  # fmt: skip
         assert words in text
     for cluster in gather(MODEL, X).clusters:
@@ -45,21 +46,21 @@ def test_a_report_says_what_was_found(tmp_path):
         assert str(cluster.nearest[0].number) in text
 
 
-def test_warnings_of_its_own(tmp_path):
+def test_warnings_derived_from_the_results(tmp_path):
     rows = np.concatenate([cloud(299, 4), [[1e3] * 4]])
     model = shoal.KMeans(2, max_iter=1, tol=0, random_state=0).fit(rows)
     text = Skeleton(fit_page(tmp_path, gather(model, rows))).text
-    assert "1 cluster of a single row" in text
+    assert "1 cluster with a single row" in text
     assert "One cluster holds 100% of the rows" in text
     with pytest.warns(Warning, match="distinct"):
         few = shoal.KMeans(3, random_state=0).fit(np.ones((9, 2)))
-    assert "2 clusters of 3 without rows" in Skeleton(fit_page(tmp_path, gather(few, np.ones((9, 2))))).text
+    assert "2 of 3 clusters are empty" in Skeleton(fit_page(tmp_path, gather(few, np.ones((9, 2))))).text
 
 
 def test_images_are_drawn(tmp_path):
     found = fit_page(tmp_path, gather(MODEL, X, Options(image=(2, 2))))
     assert found.count('src="data:image/png;base64,') == 5 * 6
-    assert 'alt="Centre of cluster 0"' in found
+    assert 'alt="Centroid of cluster 0"' in found
 
 
 def test_a_comparison_names_the_best_and_the_fastest(tmp_path):
@@ -68,13 +69,13 @@ def test_a_comparison_names_the_best_and_the_fastest(tmp_path):
         tmp_path / "c.html", [trial("slow"), fast, trial("broken")._replace(energy=np.nan)], Origin(command="shoal compare")
     )
     text = Skeleton((tmp_path / "c.html").read_text("utf-8")).text
-    assert "slow reached the least energy, 4, in 200 ms; fast came within 0.5% of it in 100 ms, 2 times as fast." in text
+    assert "slow reached the lowest energy, 4, in 200 ms; fast came within 0.5% of it in 100 ms, 2 times as fast." in text
     assert "shoal compare" in text
     assert text.index("slow ") < text.index("broken")
 
 
 @pytest.mark.parametrize(("least", "other", "above"), [(4.0, 4.0003, "+0.01%"), (0.0, 0.0, "+0.00%"), (0.0, 3.0, "∞")])
-def test_energies_that_are_as_good_as_equal(tmp_path, least, other, above):
+def test_nearly_equal_energies(tmp_path, least, other, above):
     trials = [trial("slow")._replace(energy=least), trial("fast")._replace(energy=other, seconds=0.1)]
     write_compare(tmp_path / "c.html", trials)
     text = Skeleton((tmp_path / "c.html").read_text("utf-8")).text
@@ -89,28 +90,28 @@ def test_a_sweep_names_the_knee_or_says_there_is_none(tmp_path):
     text = Skeleton((tmp_path / "s.html").read_text("utf-8")).text
     assert "knee at k = 3" in text
     assert "highest at k = 3 (0.80)" in text
-    assert "knee of the energy; highest silhouette" in text
+    assert "knee of the energy curve; highest silhouette" in text
     write_sweep(tmp_path / "s.html", [Point(k, 100 / k) for k in range(1, 9)])
     assert "There is no clear knee:" in Skeleton((tmp_path / "s.html").read_text("utf-8")).text
 
 
-def test_a_sweep_says_what_its_knee_rests_on(tmp_path):
+def test_a_sweep_reports_the_uncertainty_of_its_knee(tmp_path):
     counts, energies = (1, 2, 5, 8, 13, 20, 30), (100, 60, 10, 9, 8.4, 8, 7.7)
     points = [Point(k, e, stopped="time_budget" if k < 5 else "converged") for k, e in zip(counts, energies, strict=True)]
     write_sweep(tmp_path / "s.html", points)
     text = Skeleton((tmp_path / "s.html").read_text("utf-8")).text
     assert "knee at k = 5, or else between 2 and 8, where not every k was tried" in text
-    assert "after it does not. This rests on unfinished fits: time was up in 2 of 7." in text
-    assert text.count("out of time") == 2
+    assert "slowly after it. 2 of 7 fits reached their time limit, so the knee may be wrong." in text
+    assert text.count("time limit") == 1 + 2  # in the summary and in the status of two fits
 
 
-def test_the_verdict_tells_how_long_the_whole_fit_took(tmp_path):
+def test_the_summary_contains_the_total_time(tmp_path):
     found = Skeleton(fit_page(tmp_path, gather(MODEL, X, origin=Origin(seconds=1234.5)))).text
-    assert f"after {MODEL.n_iter_} steps and 20.6 min" in found
+    assert f"after {MODEL.n_iter_} iterations and 20.6 min" in found
 
 
-def test_steps_without_an_energy_leave_a_page(tmp_path):
-    """Of one of several methods, of some steps, of all of them, and of all that is told."""
+def test_steps_without_an_energy_are_skipped(tmp_path):
+    """Some, all or none of the energies are finite: no chart contains NaN."""
     history = [{"seconds": 0.1 * i, "rows": 10, "energy": e} for i, e in enumerate((np.nan, 3.0, None, np.inf, 2.0))]
     none = [{"seconds": np.nan, "rows": 10, "energy": np.nan}] * 3
     curves = [Curve.of(history), Curve.of(none), Curve(np.full(4, np.nan), np.arange(4.0), np.full(4, np.nan))]
@@ -124,13 +125,15 @@ def test_steps_without_an_energy_leave_a_page(tmp_path):
 
 
 @pytest.mark.parametrize("write", [write_compare, write_sweep])
-def test_nothing_to_tell(tmp_path, write):
+def test_empty_reports(tmp_path, write):
     write(tmp_path / "e.html", [])
-    assert "tried" in (tmp_path / "e.html").read_text("utf-8") or "ended" in (tmp_path / "e.html").read_text("utf-8")
+    assert "tested" in (tmp_path / "e.html").read_text("utf-8") or "No method produced" in (tmp_path / "e.html").read_text(
+        "utf-8"
+    )
 
 
-def everywhere(text):
-    """A report in which each field that a user has a say in is this text."""
+def facts_with_text(text):
+    """Return facts and an origin in which every field that a user controls is this text."""
     origin = Origin(text, text, 1, text, text, text, {text: text}, {text: text})
     options = Options([text] * 300, [text] * 300, [text] * 4)
     facts = gather(MODEL, X, options, origin, [text])
@@ -140,8 +143,8 @@ def everywhere(text):
 PLAIN = "plain"
 
 
-def pages_of(folder, text):
-    facts, origin = everywhere(text)
+def write_pages(folder, text):
+    facts, origin = facts_with_text(text)
     write_fit(folder / "fit.html", facts)
     write_compare(folder / "compare.html", [trial(text, text), trial(text, text)], origin)
     write_sweep(folder / "sweep.html", [Point(2, 2.0, stopped=text), Point(3, 1.0)], origin)
@@ -150,19 +153,19 @@ def pages_of(folder, text):
 
 @pytest.fixture(scope="module")
 def plain_tags(tmp_path_factory):
-    return [Skeleton(found.decode()).tags for found in pages_of(tmp_path_factory.mktemp("plain"), PLAIN)]
+    return [Skeleton(found.decode()).tags for found in write_pages(tmp_path_factory.mktemp("plain"), PLAIN)]
 
 
 @pytest.mark.parametrize("text", [text for text in PAYLOADS if text.strip()], ids=lambda text: str(PAYLOADS.index(text)))
-def test_words_stay_words(tmp_path, plain_tags, text):
-    for found, tags in zip(pages_of(tmp_path, text), plain_tags, strict=True):
+def test_user_text_adds_no_markup(tmp_path, plain_tags, text):
+    for found, tags in zip(write_pages(tmp_path, text), plain_tags, strict=True):
         assert Skeleton(found.decode()).tags == tags
         assert len(found) < page.LIMIT
 
 
 @pytest.mark.parametrize("kind", ["fit", "compare", "sweep"])
-def test_the_policy_names_the_style_and_the_script_and_nothing_else(kind, tmp_path):
-    pages_of(tmp_path, PLAIN)
+def test_the_policy_allows_only_the_style_and_the_script_of_the_page(kind, tmp_path):
+    write_pages(tmp_path, PLAIN)
     text = (tmp_path / f"{kind}.html").read_text("utf-8")
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text).group(1)
     assert policy.startswith("default-src 'none'; ")
@@ -182,8 +185,7 @@ def test_ten_thousand_clusters_fit_on_a_page(tmp_path):
     facts = gather(model, rows, Options(ids=long, texts=long, image=(2, 4)))
     text = fit_page(tmp_path, facts)
     assert len(text.encode()) < page.LIMIT
-    assert re.search(r"The (\d+) largest of 10,000 clusters", text)
-    assert int(re.search(r"The (\d+) largest", text).group(1)) >= 100
+    assert int(re.search(r"Showing the (\d+) largest of 10,000 clusters", text).group(1)) >= 100
 
 
 def test_many_methods_and_many_numbers_fit_on_a_page(tmp_path):
@@ -207,6 +209,6 @@ def test_a_failed_write_leaves_the_old_page(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_pages_are_drawn_without_jinja_until_one_is_written():
+def test_importing_the_package_does_not_import_jinja():
     code = "import sys, shoal.report; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

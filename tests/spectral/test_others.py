@@ -1,6 +1,7 @@
 """`ExactSpectral`, `PowerSpectral`, `NystromSpectral` and `LandmarkSpectral`: the oracles' eigenvectors."""
 
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
-from shoal import ExactSpectral, LandmarkSpectral, NystromSpectral, PowerSpectral
+from shoal import ExactSpectral, LandmarkSpectral, MiniBatchSpectral, NystromSpectral, PowerSpectral
 from shoal.data.rows import Rows
 from shoal.execution.threads import on_threads
 from shoal.fit.input import check_rows
@@ -296,3 +297,14 @@ class TestLandmarks:
     def test_too_few_landmarks(self):
         with pytest.raises(ValueError, match="n_landmarks=3 landmarks have no n_clusters=4"):
             LandmarkSpectral(4, n_landmarks=3).fit(X)
+
+
+@pytest.mark.parametrize("cls", [ExactSpectral, MiniBatchSpectral])
+def test_equal_seeds_give_equal_bits_for_separated_groups(cls):
+    """ARPACK continues with random vectors here, since the graph has more connected components than clusters."""
+    rng = np.random.default_rng(0)
+    groups = 4 * rng.normal(size=(12, 6))[rng.integers(12, size=3000)] + rng.normal(size=(3000, 6))
+    model = cls(4, affinity="knn", n_init=2, random_state=3)
+    with warnings.catch_warnings(action="ignore"):  # that the graph has several connected components
+        first, second = (model.fit(groups[:400] + 1e6).embedding_.copy() for _ in range(2))
+    np.testing.assert_array_equal(first, second)

@@ -22,11 +22,12 @@ from sklearn.utils.validation import validate_data
 from ..data.bits import packed, words_for
 from ..data.rows import Rows
 from ..data.source import Source
-from ..data.statistics import Moments, check_finite, column_means
+from ..data.statistics import check_finite, column_means
 from ..data.types import Array, is_sparse
 from ..data.validation import check_weights, floats
 from ..execution.threads import on_threads
 from ..fit.base import BaseCentroidClusterer
+from ..fit.context import FitContext
 from ..fit.input import check_rows
 from ..fit.parameters import keep
 from ..fit.schema import Number, OneOf, Spec, bools, doubles, frame
@@ -165,13 +166,13 @@ class BinaryKMeans(BaseCentroidClusterer):
         codes.held_bytes += source.held_bytes
         return codes
 
-    def _given(self, rows: Rows, C: Array) -> Array:
+    def _given_in_frame(self, rows: Rows, C: Array) -> Array:
         return np.greater(C, self.threshold_)
 
-    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> HammingSolver:
-        return HammingSolver(rows)
+    def _make_solver(self, context: FitContext) -> HammingSolver:
+        return HammingSolver(context.rows)
 
-    def _why_few(self, found: int, rows: Rows) -> str:
+    def _explain_empty_clusters(self, found: int, rows: Rows) -> str:
         return (
             f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): X has too few distinct "
             f"codes{' of positive weight' if rows.has_weights else ''}; n_clusters={found} would do, or codes of more bits."

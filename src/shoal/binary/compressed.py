@@ -18,6 +18,7 @@ rows have it as have not, and one without rows moves to the code that is served 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
@@ -30,9 +31,9 @@ from ..data.cancellation import TimeUp, time_limit
 from ..data.frame import Frame
 from ..data.rows import Rows
 from ..data.source import Source
-from ..data.statistics import Moments, enter_frame
+from ..data.statistics import enter_frame
 from ..data.types import Array
-from ..execution.deadline import NO_DEADLINE, Deadline
+from ..execution.deadline import Deadline
 from ..execution.memory import Workload
 from ..execution.threads import on_threads
 from ..fit import partition
@@ -40,11 +41,14 @@ from ..fit.base import BaseCentroidClusterer
 from ..fit.callbacks import report_step
 from ..fit.checkpoint import CheckpointSession
 from ..fit.checkpoint_validation import is_valid_run, matches_template
-from ..fit.initializers import Initializers
+from ..fit.context import FitContext
+from ..fit.finalize import finalize, published_centers, round_as_published
+from ..fit.initializers import ArrayStarts, Initialization, Initializers
 from ..fit.input import check_rows
 from ..fit.loop import Limits, RunResult
 from ..fit.parameters import Count, keep
 from ..fit.random_streams import generator
+from ..fit.restarts import FitResult
 from ..fit.schema import OneOf, Parts, Spec, bools, frame, matches
 from ..kmeans import lloyd
 from ..kmeans.init import INITIALIZERS as FLOAT_INITIALIZERS
@@ -201,31 +205,36 @@ class CompressedKMeans(BaseCentroidClusterer):
         with on_threads(Rows.of(source, None, Frame.of(self.metric)), self.n_threads) as rows:
             return self.code_.encode_rows(rows)
 
-    def _fit_rows(self, rows: Rows, given: Array | None, X: Any, limits: Limits, session: CheckpointSession) -> list[str]:
-        tries = super()._starts(given)
-        if tries == 1 and given is None and self.n_init == "auto" and self.learn not in (False, "paper"):
-            tries = 3 if self.n_clusters <= FEW else 1
-        seed = session.seed
-        told = [self._told(rows, given, X, seed, start) for start in range(tries)]
+    def _prepare(self, context: FitContext) -> FitContext:
+        """Learn a code, encode the rows, and let the solver work on the codes."""
+        rows, seed, limits = context.input_rows, context.seed, context.limits
+        given = self._given_starts(context)
         self.history_, self.stop_reason_ = [], ""
-        skipped: list[str] = []
-        learned = self._learned(rows, told, limits, session, skipped) if self.learn else None
+        learned = self._learned(rows, given, limits, context.session, context.skipped) if self.learn else None
+        initialization: Initialization = super()._initialization(context.X, None, seed)
         if learned is not None:
             self.code_, C, found = learned
             self.history_ = found.history
             self.stop_reason_ = found.reason if found.reason in ("callback", "time_budget") else ""
-            starts: Array | None = C[None]
+            initialization = ArrayStarts([C])
         else:
             self.code_ = random_code(rows, self.n_bits, generator(seed, DIRECTIONS))
-            starts = None if told[0] is None else np.stack([np.asarray(self.code_.encode(C)) for C in told])
-        if self.stop_reason_ == "callback":  # the user has seen enough: what is left is to label the rows
+            if given[0] is not None:
+                initialization = ArrayStarts([np.asarray(self.code_.encode(C)) for C in given])
+        if self.stop_reason_ == "callback":  # the user has asked to stop: only label the rows
             limits = limits._replace(max_iter=1)
         weights = rows.weights if rows.has_weights else None
         codes = rows.sibling(self.code_.encode_rows(rows), weights, Frame.of("hamming"))
-        skipped += super()._fit_rows(codes, starts, X, limits, session)
-        if self.refine:
-            self._refine(rows, limits, skipped)
-        return skipped
+        return replace(context, rows=codes, initialization=initialization, limits=limits).prepared(self)
+
+    def _given_starts(self, context: FitContext) -> list[Array | None]:
+        """Return the initial centroids of every start in the space of X, or None where `init` names a method."""
+        starts = context.initialization
+        n_starts = starts.n_starts
+        if isinstance(self.init, str):
+            several = self.n_init == "auto" and n_starts == 1 and self.learn not in (False, "paper")
+            return [None] * (3 if several and self.n_clusters <= FEW else n_starts)
+        return [starts.centers(context.input_rows, start) for start in range(n_starts)]
 
     def _learned(
         self, rows: Rows, told: list[Array | None], limits: Limits, session: CheckpointSession, skipped: list[str]
@@ -252,25 +261,13 @@ class CompressedKMeans(BaseCentroidClusterer):
         learned = {"codes": load.n * self.n_bits / 8, "rows to learn from": count * load.numbers * 2.0 * load.wide}
         return {**super()._memory(load), **learned}
 
-    def _given(self, rows: Rows, C: Array) -> Array:
+    def _given_in_frame(self, rows: Rows, C: Array) -> Array:
         if not rows.frame.unit:
-            return C  # whatever their scale: they are placed or encoded as the rows are
-        return super()._given(rows, C)
+            return C  # of any scale: they are encoded as the rows are
+        return super()._given_in_frame(rows, C)
 
-    def _told(self, rows: Rows, given: Array | None, X: Any, seed: int, start: int) -> Array | None:
-        """Centres in the space of X, if `init` says where they are."""
-        return None if isinstance(self.init, str) else super()._start(rows, given, X, seed, start)
-
-    def _starts(self, given: Array | None) -> int:
-        return super()._starts(None) if given is None else len(given)
-
-    def _start(
-        self, rows: Rows, given: Array | None, X: Any, seed: int, attempt: int, deadline: Deadline = NO_DEADLINE
-    ) -> Array:
-        return super()._start(rows, None, X, seed, attempt, deadline) if given is None else given[attempt].astype(rows.dtype)
-
-    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> HammingSolver:
-        return HammingSolver(rows)
+    def _make_solver(self, context: FitContext) -> HammingSolver:
+        return HammingSolver(context.rows)
 
     def _subset(self, rows: Rows, seed: int) -> Sample:
         size = max(LEAST, PER_CENTER * self.n_clusters, int(np.ceil(self.beta * len(rows))))
@@ -353,7 +350,7 @@ class CompressedKMeans(BaseCentroidClusterer):
                 )
             return state, info
 
-        def tell(record: dict[str, Any]) -> bool:
+        def tell(record: dict[str, Any], _: Any) -> bool:
             record["start"] = start
             return report_step(self, record)
 
@@ -364,24 +361,28 @@ class CompressedKMeans(BaseCentroidClusterer):
     def _is_lesson(self, fresh: LearningState, kept: Any) -> bool:
         return is_valid_run(kept, fresh, len(fresh.labels), self.n_clusters, learning.LearningInfo)
 
-    def _set_fitted_attributes(self, rows: Rows, outcome: RunResult, energy: float) -> None:
-        rounds, cut = self.history_, self.stop_reason_
-        super()._set_fitted_attributes(rows, outcome._replace(reason=cut or outcome.reason), energy)
-        self.history_ = rounds + self.history_
+    def _set_fitted_attributes(self, result: FitResult) -> None:
+        learning_history, cut = self.history_, self.stop_reason_
+        super()._set_fitted_attributes(result._replace(run=result.run._replace(reason=cut or result.run.reason)))
+        self.history_ = learning_history + self.history_
+        if self.refine:
+            self._refine(result.context)
 
-    def _refine(self, rows: Rows, limits: Limits, skipped: list[str]) -> None:
+    def _refine(self, context: FitContext) -> None:
         """One step in the space of X, from the clusters of the codes. Those without codes are given rows, as in any fit."""
-        rows, _ = enter_frame(rows)
+        rows, _ = enter_frame(context.input_rows)
         state = partition.initial_partition(rows, np.zeros((self.n_clusters, rows.d), rows.dtype))._replace(labels=self.labels_)
         state, _ = partition.advance(rows, state, partition.keep_labels, fill=False)
         filled = state.counts > 0
         centers = np.where(filled[:, None], state.centers, state.centers[filled.argmax()])  # an empty one lies nowhere yet
         outcome = RunResult(state._replace(centers=centers), self.history_, self.stop_reason_, None)
-        (state, *_), energy = self._finalize(rows, outcome, lloyd.assign, limits, skipped)
+        publish = partial(round_as_published, rows)
+        (state, *_), energy = finalize(rows, outcome, lloyd.assign, publish, context.limits, context.skipped)
         self._frame, self.labels_ = rows.frame, state.labels
-        self.cluster_centers_, self.inertia_ = self._public(rows, state), rows.frame.energy_out_of(energy)
+        self.cluster_centers_ = published_centers(rows, state.centers)
+        self.inertia_ = rows.frame.energy_out_of(energy)
 
-    def _or_else(self) -> str:
+    def _other_cause_of_empty_clusters(self) -> str:
         return f", or n_bits={self.n_bits} are too few to tell them apart"
 
     def __sklearn_tags__(self) -> Any:

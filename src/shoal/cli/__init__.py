@@ -1,16 +1,16 @@
-"""The command line: arguments and messages, no maths."""
+"""The command line: arguments, messages and files. The computations are in the library."""
 
 
 def start() -> None:
-    """What `shoal` and `python -m shoal` call. Signals end the process at once until `main` answers them itself."""
+    """Entry point of `shoal` and `python -m shoal`. Signals end the process at once until `main` handles them."""
     import signal
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python would show what was being imported
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # avoids a traceback during imports
     from .main import main
 
     try:
         main()
-    finally:  # all is told and written: a signal on the way out would only hide that
+    finally:  # the command has ended; a signal must not change its exit code now
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)

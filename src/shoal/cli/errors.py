@@ -1,4 +1,4 @@
-"""Errors as the command line tells them: one line on stderr that says what, where and how to mend it, and an exit code."""
+"""Exceptions and exit codes of the command line. Each error is one line on stderr: what failed, where, and the remedy."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ import click
 
 from ..exceptions import InvalidModelError
 
-INTERNAL, USAGE, BAD_DATA, NO_ROOM, REJECTED = 1, 2, 3, 4, 5
-FLAGS = r"\b(columns|id_column|text_column|array|header|delimiter|zero_based|scratch)=(?=[\s,.]|$)"  # as `open_rows` has them
+INTERNAL, USAGE, BAD_DATA, NO_ROOM, REJECTED = 1, 2, 3, 4, 5  # exit codes; NO_ROOM: out of memory or disk space
+# Parameters of `open_rows` as its messages write them ("header="), and the options of the command line for them.
+PARAMETERS = r"\b(columns|id_column|text_column|array|header|delimiter|zero_based|scratch)=(?=[\s,.]|$)"
 SWITCHES = {
     **{"header=True": "--header", "header=False": "--no-header"},
     **{"zero_based=True": "--zero-based", "zero_based=False": "--one-based"},
 }
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class BadData(click.ClickException):
-    """The data can't be used."""
+class InvalidDataError(click.ClickException):
+    """The data cannot be read or clustered."""
 
     exit_code = BAD_DATA
 
 
-class NoRoom(click.ClickException):
-    """Memory or disk would not do."""
+class ResourceLimitError(click.ClickException):
+    """There is not enough memory or disk space."""
 
     exit_code = NO_ROOM
 
 
-class Gone(NoRoom):
-    """The workers of a fit are gone. It can go on with others."""
+class WorkersLostError(ResourceLimitError):
+    """All workers of a fit were lost. The fit can be resumed on others."""
 
 
-class Turned(click.ClickException):
-    """A model, a checkpoint or the notes of a run that can't be trusted."""
+class RejectedFileError(click.ClickException):
+    """A model, a checkpoint or a run record is damaged or does not belong to this run."""
 
     exit_code = REJECTED
 
 
-class Signalled(click.ClickException):
-    """Stopped from outside, in order."""
+class StoppedBySignalError(click.ClickException):
+    """The command was stopped by a signal."""
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
@@ -51,67 +52,70 @@ class Signalled(click.ClickException):
 
 
 @contextlib.contextmanager
-def reading_data() -> Iterator[None]:
-    """What the library refuses at its door is the data's fault, not a bug."""
+def reporting_data_errors() -> Iterator[None]:
+    """Turn validation errors of the library into errors of the command line."""
     try:
         yield
     except (ValueError, EOFError) as error:
-        kind = Turned if isinstance(error, InvalidModelError) else BadData
-        raise kind(as_typed(str(error))) from error
+        error_type = RejectedFileError if isinstance(error, InvalidModelError) else InvalidDataError
+        raise error_type(with_option_names(str(error))) from error
 
 
-def as_typed(message: str) -> str:
-    """Say what `open_rows` calls by the names of its parameters by those of the options."""
+def with_option_names(message: str) -> str:
+    """Replace parameter names of `open_rows` in a message by the names of the command-line options."""
     for name, option in SWITCHES.items():
         message = re.sub(rf"\b{name}\b", option, message)
-    return re.sub(FLAGS, lambda found: f"--{found[1].replace('_', '-')}", message)
+    return re.sub(PARAMETERS, lambda match: f"--{match[1].replace('_', '-')}", message)
 
 
 @contextlib.contextmanager
-def opening(path: object) -> Iterator[None]:
-    """The same, where a file is opened: it may be out of reach, or need a package that is not there."""
+def reporting_open_errors(path: object) -> Iterator[None]:
+    """Like `reporting_data_errors`, and also report files that cannot be read and packages that are not installed."""
     try:
-        with reading_data():
+        with reporting_data_errors():
             yield
     except ImportError as error:
         raise click.UsageError(str(error)) from error
     except OSError as error:
-        if error.errno in FULL:
+        if error.errno in DISK_FULL:
             raise
-        raise BadData(f"{path}: can't be read ({error.strerror or error}): check the file and who may read it.") from error
+        reason = error.strerror or error
+        raise InvalidDataError(f"{path}: cannot be read ({reason}): check that it exists and its permissions.") from error
 
 
 def one_line(text: object) -> str:
-    """Text that can't break the line or steer the terminal."""
+    """Return the text on one line, with control characters escaped so that they cannot affect the terminal."""
     line = " ".join(str(text).split())
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line)
 
 
-def say(text: str) -> None:
-    """On stderr; if nobody listens there, the work goes on."""
+def echo_stderr(text: str) -> None:
+    """Print to stderr. Ignore errors, such as a closed pipe: they must not end a fit."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
 
 
-def complain(text: object) -> None:
-    say(f"shoal: {one_line(text)}")
+def print_error(text: object) -> None:
+    """Print one line to stderr, prefixed by the name of the program."""
+    echo_stderr(f"shoal: {one_line(text)}")
 
 
-def explain(error: BaseException) -> int:
-    """Say what went wrong; return the exit code."""
+def report_error(error: BaseException) -> int:
+    """Print the error to stderr and return the exit code."""
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "shoal"
-        complain(f"{error.format_message()} (see {command} --help)")
+        print_error(f"{error.format_message()} (see {command} --help)")
         return USAGE
     if isinstance(error, click.ClickException):
-        complain(error.format_message())
+        print_error(error.format_message())
         return error.exit_code
-    full = isinstance(error, OSError) and error.errno in FULL
-    if full or isinstance(error, MemoryError):
-        complain(f"out of {'disk' if full else 'memory'}: {str(error) or 'free some and run again'}")
+    is_disk_full = isinstance(error, OSError) and error.errno in DISK_FULL
+    if is_disk_full or isinstance(error, MemoryError):
+        resource = "disk space" if is_disk_full else "memory"
+        print_error(f"out of {resource}: {str(error) or 'free some and run the command again'}")
         return NO_ROOM
     if isinstance(error, OSError) and error.filename is not None:
-        complain(f"{error.filename}: {error.strerror or error}: check the disk and who may read and write there")
+        print_error(f"{error.filename}: {error.strerror or error}: check the disk and the permissions")
         return NO_ROOM
-    complain(f"internal error: {type(error).__name__}: {error} (--debug shows where)")
+    print_error(f"internal error: {type(error).__name__}: {error} (use --debug for the traceback)")
     return INTERNAL

@@ -1,4 +1,4 @@
-"""`shoal export`: the centres of a model, for other programs."""
+"""`shoal export`: write the centroids of a model for other programs."""
 
 from __future__ import annotations
 
@@ -11,49 +11,58 @@ import click
 from .options import DATA, debug_option, force_option, json_option
 
 
-@click.command()
+@click.command(short_help="Export centroids as a faiss index, safetensors or csv.")
 @click.argument("model", type=DATA)
-@click.option("--to", "kind", type=click.Choice(["faiss", "safetensors", "csv"]), required=True, help="What to write.")
-@click.option("-o", "--output", type=click.Path(), help="The file; beside the model, if none is named.")
+@click.option("--to", "kind", type=click.Choice(["faiss", "safetensors", "csv"]), required=True, help="File format.")
+@click.option("-o", "--output", type=click.Path(), help="Output file.  [default: next to the model]")
 @force_option
 @json_option
 @debug_option
 def export(model: str, kind: str, output: str | None, force: bool, as_json: bool) -> None:
-    """Write the centres of a MODEL for other programs. As a faiss index, safetensors or csv."""
+    """Export the centroids of a MODEL as a faiss index, safetensors or csv.
+
+    MODEL is a model file, or the folder of a fit.
+
+    Example: shoal export out --to csv -o centroids.csv
+    """
     import shoal
 
-    from .errors import Turned, opening
-    from .output import refuse, show
+    from .data import find_model
+    from .errors import RejectedFileError, reporting_open_errors
+    from .output import check_output_file, show
 
+    model = find_model(model)
     path = Path(output) if output is not None else Path(model).with_suffix(f".{kind}")
-    refuse(path, force, model)
-    with opening(model):
+    check_output_file(path, force, model)
+    with reporting_open_errors(model):
         fitted = shoal.load(model)
     if not hasattr(fitted, "cluster_centers_"):
-        raise Turned(f"{model}: is a {type(fitted).__name__}, which has no centres to export: choose a model that has.")
+        raise RejectedFileError(
+            f"{model}: holds a {type(fitted).__name__}, which has no centroids to export: name another model."
+        )
     {"faiss": _faiss, "safetensors": _safetensors, "csv": _csv}[kind](path, fitted)
     k, d = fitted.cluster_centers_.shape
     result = {"model": model, "to": kind, "path": str(path), "clusters": k, "columns": d}
-    show(result, as_json, {"centres": f"{k:,} x {d:,}", kind: path})
+    show(result, as_json, {"centroids": f"{k:,} x {d:,}", kind: path})
 
 
 def _csv(path: Path, model: Any) -> None:
-    """In the units of the data."""
+    """Write the centroids as CSV, in the units of the data."""
     from .output import write_csv
 
     C = model.cluster_centers_
     names = [str(name) for name in getattr(model, "feature_names_in_", ())]
-    if len(names) != C.shape[1]:  # bits have none
+    if len(names) != C.shape[1]:  # binary codes have no column names
         names = [f"x{j}" for j in range(C.shape[1])]
     first = "cluster" if "cluster" not in names else "cluster number"
     write_csv(path, [[first, *names], *([i, *row] for i, row in enumerate(C.tolist()))])
 
 
 def _safetensors(path: Path, model: Any) -> None:
-    """A length, a header in JSON, then the numbers: github.com/huggingface/safetensors, README, "Format"."""
+    """Write a length, a JSON header, then the values: github.com/huggingface/safetensors, README, "Format"."""
     import numpy as np
 
-    from .output import writing
+    from .output import open_atomic
 
     C = np.asarray(model.cluster_centers_)
     arrays = {"cluster_centers": C.astype("<f4" if C.dtype in (np.float32, bool) else "<f8")}
@@ -61,33 +70,35 @@ def _safetensors(path: Path, model: Any) -> None:
     if inner is not model:
         arrays |= {"mean": model.mean_.astype("<f8"), "scale": model.scale_.astype("<f8")}
     header: dict[str, Any] = {"__metadata__": {"estimator": type(inner).__name__, "metric": str(getattr(inner, "metric", ""))}}
-    at = 0
+    offset = 0
     for name, array in arrays.items():
         kind = "F32" if array.itemsize == 4 else "F64"
-        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
-        at += array.nbytes
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with writing(path) as file:
+    with open_atomic(path) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array in arrays.values():
             file.write(np.ascontiguousarray(array).tobytes())
 
 
 def _faiss(path: Path, model: Any) -> None:
-    """A flat index: what it finds first is the label."""
+    """Write a flat index. The nearest neighbor of a row is its label."""
     import numpy as np
 
-    from .output import writing
+    from .output import open_atomic
 
     try:
         import faiss
     except ImportError as error:
         raise click.UsageError("A faiss index needs faiss: pip install 'shoal[faiss]'.") from error
     if hasattr(model, "estimator_") or model.cluster_centers_.dtype == bool:
-        raise click.UsageError("Standardized columns and bits mean nothing to a faiss index: export safetensors or csv.")
+        raise click.UsageError(
+            "A faiss index does not support standardized columns or binary codes: export safetensors or csv."
+        )
     C = np.ascontiguousarray(model.cluster_centers_, np.float32)
     index = faiss.IndexFlatIP(C.shape[1]) if model.metric == "cosine" else faiss.IndexFlatL2(C.shape[1])
     index.add(C)
-    with writing(path) as file:
+    with open_atomic(path) as file:
         file.write(faiss.serialize_index(index).tobytes())

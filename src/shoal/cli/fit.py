@@ -9,54 +9,63 @@ from typing import Any
 
 import click
 
-from .engine import check_engine, check_method, engine_options, working
+from .engine import check_distributable_method, check_engine, engine_options, running_engine
 from .methods import method_option, set_option
-from .options import COUNT, DATA, Picture, fit_options, force_option, rows_options, watch_options
+from .options import COUNT, DATA, ImageShape, fit_options, force_option, rows_options, watch_options
+from .settings import EngineSettings, FitSettings
 
 
-@click.command()
+@click.command(short_help="Cluster the rows of a file.")
 @click.argument("data", type=DATA)
-@click.option("-k", "--clusters", type=COUNT, required=True, help="How many clusters.")
-@click.option("-o", "--output", type=click.Path(), required=True, metavar="FOLDER", help="Where the files go.")
+@click.option("-k", "--clusters", type=COUNT, required=True, help="Number of clusters.")
+@click.option("-o", "--output", type=click.Path(), required=True, metavar="FOLDER", help="Folder for the output files.")
 @method_option
 @set_option
 @fit_options
 @engine_options
 @rows_options
-@click.option("--text-column", type=str, help="A column of text that the report shows beside rows.")
-@click.option("--image", type=Picture(), help="Shape of the pictures that rows are, for the report: 28x28.")
-@click.option("--no-report", "report", flag_value=False, default=True, type=bool, help="Write no report.")
+@click.option("--text-column", type=str, help="Text column to show next to rows in the report.")
+@click.option("--image", type=ImageShape(), help="Show rows as images of this shape in the report, such as 28x28.")
+@click.option("--no-report", "report", flag_value=False, default=True, type=bool, help="Do not write a report.")
 @force_option
 @watch_options
-def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json: bool, **settings: Any) -> None:
-    """Cluster the rows of DATA. Model, labels, history and a report go into a folder."""
-    from . import run
-    from .data import check_image, open_data
-    from .folder import check, locked
-    from .methods import SEEDINGS, assignments, estimator, warm
-    from .output import need_parquet, show
-    from .plan import check_clusters, check_memory
-    from .progress import watching
+def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json: bool, **options: Any) -> None:
+    """Cluster the rows of DATA and write the model, labels, history and a report to a folder.
 
-    settings["extra"] = assignments(settings["extra"])
+    DATA is a file or a folder of files. A fit that was stopped can be continued with `shoal resume`.
+
+    Example: shoal fit rows.npy -k 100 -o out
+    """
+    from . import estimators, run
+    from .data import check_image, open_data
+    from .folder import check_output_folder, lock_folder
+    from .methods import INITIALIZATIONS, parse_assignments
+    from .output import require_parquet, show
+    from .plan import check_clusters, limit_threads
+    from .progress import progress_reporter
+    from .results import summary_lines
+
+    engine = EngineSettings(options["engine"], options.pop("scheduler"), options.pop("workers"))
+    settings = FitSettings(**{**options, "extra": parse_assignments(options["extra"])})
     folder = Path(output)
-    check_engine(settings)
-    inputs = [data] if settings["init"] in (None, *SEEDINGS) else [data, settings["init"]]
-    check(folder, force, *inputs)
-    if settings["id_column"] is not None:
-        need_parquet()
-    check_method(estimator(settings["method"], settings["clusters"], settings), settings)
-    with watching(progress, quiet, settings["time"]) as watch:
-        watch.note("opening the data")
+    check_engine(engine)
+    inputs = [data] if settings.init is None or settings.init in INITIALIZATIONS else [data, settings.init]
+    check_output_folder(folder, force, *inputs)
+    if settings.id_column is not None:
+        require_parquet()
+    check_distributable_method(estimators.make_estimator(settings), settings.method, engine)
+    with progress_reporter(progress, quiet, settings.time) as reporter:
+        reporter.status("opening the data")
         rows = open_data(data, settings)
-        check_image(rows, settings["image"])
-        check_clusters(settings["clusters"], rows.shape[0])
-        check_memory(rows, settings)
-        if settings["time"] is not None:
-            watch.note("loading the program's parts, or compiling them if this is the first time")
-            warm(settings["method"], rows, settings)
-        with locked(folder):
-            check(folder, force, *inputs)  # once more, now that nobody else can put anything there
-            with run.begun(folder, data, settings, shlex.join(["shoal", *sys.argv[1:]])) as notes, working(settings):
-                result = run.carry_out(folder, notes, rows, watch, settings)
-    show(result, as_json, run.lines(result))
+        check_image(rows, settings.image)
+        check_clusters(settings.clusters, rows.shape[0])
+        settings = limit_threads(rows, settings)
+        if settings.time is not None:
+            reporter.status("compiling, or loading compiled code")
+            estimators.compile_kernels(rows, settings)
+        with lock_folder(folder):
+            check_output_folder(folder, force, *inputs)  # again: another process may have written before the lock
+            command = shlex.join(["shoal", *sys.argv[1:]])
+            with run.start_run(folder, data, settings, command) as record, running_engine(engine):
+                result = run.run_fit(folder, record, rows, reporter, engine)
+    show(result, as_json, summary_lines(result))

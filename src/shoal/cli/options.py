@@ -1,7 +1,8 @@
-"""Options that several commands share, and what can be typed for them."""
+"""Options that several commands share, and the types of their values."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,48 +10,61 @@ from typing import Any, TypeVar
 
 import click
 
-from .stopping import Stopper
+from ..data.sizes import parse_size
+from .stopping import SignalHandler
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-TIMES = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-SIZES = {"": 1, "B": 1} | {f"{c}{end}": 10 ** (3 * i) for i, c in enumerate("KMGT", 1) for end in ("", "B")}
-SIZES |= {f"{c}IB": 1 << (10 * i) for i, c in enumerate("KMGT", 1)}
-MAX_COLUMNS = 1_000_000  # that one range of --columns may stand for: each becomes a number in memory and in run.json
-MAX_THREADS = 1024  # as in the library (core.parameters), whose import takes long
+SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+MAX_COLUMNS = 1_000_000  # in one range of --columns; each column is a number in memory and in run.json
+MAX_THREADS = 1024  # limit of the library (fit.parameters), repeated here because importing it is slow
 
 
 @dataclass
-class Settings:
-    """What holds for every command."""
+class CommandContext:
+    """State that every command shares; click passes it as `obj`."""
 
     debug: bool = False
-    stopper: Stopper = field(default_factory=Stopper)
+    signals: SignalHandler = field(default_factory=SignalHandler)
 
 
-def settings() -> Settings:
-    """Of the command that runs."""
-    return click.get_current_context().ensure_object(Settings)
+def current_context() -> CommandContext:
+    """Return the context of the running command."""
+    return click.get_current_context().ensure_object(CommandContext)
 
 
-class Quantity(click.ParamType):  # type: ignore[type-arg]
-    """A positive number with a unit."""
+class IntegerRange(click.IntRange):
+    """Integer within limits. Messages and help call it an integer, not an "integer range"."""
 
-    def __init__(self, name: str, units: dict[str, float], example: str) -> None:
-        self.name, self.units, self.example = name, units, example
+    name = "integer"
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]
+    """Positive time in seconds, or with a unit."""
+
+    name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, int | float):
-            return float(value)
-        found = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([A-Za-z]*)\s*", value)
-        units = {unit.lower(): size for unit, size in self.units.items()}
-        if found is None or found[2].lower() not in units or not (number := float(found[1])) > 0:
-            self.fail(f"{value!r} is no {self.name}: write one such as {self.example}.", param, ctx)
-        return number * units[found[2].lower()]
+        match = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([A-Za-z]*)\s*", str(value))
+        if match is None or match[2].lower() not in SECONDS or not 0 < (seconds := float(match[1])) < math.inf:
+            self.fail(f"{value!r} is not a valid time: use for example 90s, 5m or 2h.", param, ctx)
+        return seconds * SECONDS[match[2].lower()]
 
 
-class Picture(click.ParamType):  # type: ignore[type-arg]
-    """Height x width, or height x width x 3."""
+class Size(click.ParamType):  # type: ignore[type-arg]
+    """Positive number of bytes, or of a unit."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return parse_size(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a valid size: use for example 512MB, 2GB or 1GiB.", param, ctx)
+
+
+class ImageShape(click.ParamType):  # type: ignore[type-arg]
+    """Height x width, or height x width x channels."""
 
     name = "shape"
 
@@ -58,49 +72,50 @@ class Picture(click.ParamType):  # type: ignore[type-arg]
         if not isinstance(value, str):
             return tuple(value)
         if not re.fullmatch(r"[1-9][0-9]{0,5}(x[1-9][0-9]{0,5}){1,2}", value):
-            self.fail(f"{value!r} is no shape of a picture: write one such as 28x28 or 32x32x3.", param, ctx)
+            self.fail(f"{value!r} is not an image shape: use for example 28x28 or 32x32x3.", param, ctx)
         return tuple(map(int, value.split("x")))
 
 
-class Names(click.ParamType):  # type: ignore[type-arg]
-    """Names or numbers between commas; 2:5 stands for 2,3,4. A number is the name of a column, if one has that name."""
+class ColumnList(click.ParamType):  # type: ignore[type-arg]
+    """Comma-separated column names or numbers; 2:5 means 2,3,4. A number refers to the column of that name, if there is one."""
 
     name = "names"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str | int]:
         if not isinstance(value, str):
             return list(value)
-        out: list[str | int] = []
+        columns: list[str | int] = []
         for item in filter(None, (part.strip() for part in value.split(","))):
             span = re.fullmatch(r"([0-9]{1,18}):([0-9]{1,18})", item)
             if span and int(span[2]) - int(span[1]) > MAX_COLUMNS:
-                self.fail(f"{item!r} is more than {MAX_COLUMNS:,} columns: leave the option out for all.", param, ctx)
-            out += range(int(span[1]), int(span[2])) if span else [item]
-        if not out:
-            self.fail(f"{value!r} names nothing: write names or numbers between commas.", param, ctx)
-        return out
+                self.fail(f"{item!r} has more than {MAX_COLUMNS:,} columns: omit the option to use all.", param, ctx)
+            columns += range(int(span[1]), int(span[2])) if span else [item]
+        if not columns:
+            self.fail(f"{value!r} contains no column: give comma-separated names or numbers.", param, ctx)
+        return columns
 
 
-TIME = Quantity("time", TIMES, "90s, 5m or 2h")
-SIZE = Quantity("size", dict(SIZES), "512MB, 2GB or 1GiB")
-COUNT = click.IntRange(1)
-THREADS = click.IntRange(1, MAX_THREADS)
-SEED = click.IntRange(0, 2**32 - 1)
+TIME, SIZE = Duration(), Size()
+COUNT = IntegerRange(1)
+THREADS = IntegerRange(1, MAX_THREADS)
+SEED = IntegerRange(0, 2**32 - 1)
 
 
 def _set_debug(context: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
-        context.ensure_object(Settings).debug = True
+        context.ensure_object(CommandContext).debug = True
 
 
 debug_option = click.option(
-    "--debug", is_flag=True, expose_value=False, is_eager=True, callback=_set_debug, help="Show tracebacks of errors."
+    "--debug", is_flag=True, expose_value=False, is_eager=True, callback=_set_debug, help="Show the traceback of an error."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-force_option = click.option("--force", is_flag=True, help="Replace what is there already.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
+force_option = click.option("--force", is_flag=True, help="Overwrite existing output.")
 
 
-def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def combine_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return one decorator that adds all the options, in the order given."""
+
     def decorate(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
@@ -110,37 +125,46 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 
 DATA = click.Path(exists=True, readable=True)
-ROWS = ("columns", "id_column", "limit_rows", "array", "header", "delimiter", "zero_based", "scratch")
-rows_options = together(
+rows_options = combine_options(
     click.option(
-        "--columns", type=Names(), help="Columns to cluster by, between commas: names or numbers from 0 (2:5 is 2,3,4)."
+        "--columns", type=ColumnList(), help="Columns to use: comma-separated names or zero-based numbers (2:5 means 2,3,4)."
     ),
-    click.option("--id-column", type=str, help="A column that names the rows."),
-    click.option("--limit-rows", type=COUNT, help="Only so many rows, from the first on."),
-    click.option("--array", type=str, help="Which array of an npz, HDF5 or Zarr file."),
-    click.option("--header/--no-header", default=None, help="Whether the first line of a CSV file names the columns."),
-    click.option("--delimiter", type=str, help="Between the fields of a CSV file."),
-    click.option("--zero-based/--one-based", default=None, help="Where the columns of an svmlight file begin to count."),
-    click.option("--scratch", type=click.Path(exists=True, file_okay=False), help="Folder for scratch files."),
+    click.option("--id-column", type=str, help="Column with row identifiers; it is not clustered."),
+    click.option("--limit-rows", type=COUNT, help="Read only the first rows, at most this many."),
+    click.option("--array", type=str, help="Name of the array in an npz, HDF5 or Zarr file."),
+    click.option("--header/--no-header", default=None, help="Whether the first line of a CSV file holds column names."),
+    click.option("--delimiter", type=str, help="Field delimiter of a CSV file."),
+    click.option("--zero-based/--one-based", default=None, help="Numbering of columns in an svmlight file."),
+    click.option("--scratch", type=click.Path(exists=True, file_okay=False), help="Folder for temporary files."),
 )
-fit_options = together(
-    click.option("--init", default=None, help="k-means++, k-means||, afk-mc2, random, or a file of centres (npy or a model)."),
-    click.option("--metric", type=click.Choice(["euclidean", "cosine"]), default="euclidean", show_default=True),
-    click.option("--standardize", is_flag=True, help="Give every column mean 0 and variance 1 first."),
-    click.option("--seed", type=SEED, default=0, show_default=True, help="Of the random numbers."),
-    click.option("--time", type=TIME, help="End the fit in time, with the best so far: 90s, 5m, 2h."),
-    click.option("--memory", type=SIZE, help="Keep below: 512MB, 2GB. Refused at once if that can't be."),
-    click.option("--threads", type=THREADS, help="Threads to use (the result does not depend on it)."),
+fit_options = combine_options(
+    click.option(
+        "--init",
+        default=None,
+        help="Initialization: k-means++, k-means||, afk-mc2, random, or a file with centroids (data or a model).",
+    ),
+    click.option(
+        "--metric",
+        type=click.Choice(["euclidean", "cosine"]),
+        default="euclidean",
+        show_default=True,
+        help="Distance between rows and centroids.",
+    ),
+    click.option("--standardize", is_flag=True, help="Scale every column to mean 0 and variance 1 first."),
+    click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random number generator."),
+    click.option("--time", type=TIME, help="Time limit, such as 90s, 5m or 2h. The best result so far is kept."),
+    click.option("--memory", type=SIZE, help="Memory limit, such as 512MB or 2GB. The command fails at once if it is too low."),
+    click.option("--threads", type=THREADS, help="Number of threads. The result does not depend on it."),
 )
-watch_options = together(
+watch_options = combine_options(
     click.option(
         "--progress",
         type=click.Choice(["auto", "bar", "plain", "json", "none"]),
         default="auto",
         show_default=True,
-        help="On stderr: a bar on a terminal, lines elsewhere; json for machines.",
+        help="Progress on stderr. auto: a bar on a terminal, plain lines elsewhere.",
     ),
-    click.option("-q", "--quiet", is_flag=True, help="No progress."),
+    click.option("-q", "--quiet", is_flag=True, help="Do not show progress."),
     json_option,
     debug_option,
 )

@@ -1,136 +1,151 @@
-"""What a fit will take: memory, by its parts (see `core.memory`), and time, by a trial on some of the rows."""
+"""Estimate the memory of a fit, part by part (see `execution.memory`), and its time, from a short trial."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import time
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from .errors import NoRoom
-from .methods import METHODS, SEEDINGS, estimator
-from .output import size
+from ..data.sizes import format_size
+from .errors import ResourceLimitError
+from .estimators import make_estimator
+from .methods import INITIALIZATIONS, REGISTRY
+from .settings import FitSettings
 
-TRIAL = 20_000  # rows
-MAX_TRIAL_BYTES = 1 << 27  # of the centres of a trial, and of its rows: files can state any width
-PASSES = {"auto": 3, "minibatch": 3, "online": 10}  # over all rows, of which most methods need about 30
-USUAL = 30
-WIDEST = 8  # bytes of a number that is worked on
-NOTHING_ELSE: Mapping[str, Any] = MappingProxyType({})
+MAX_TRIAL_ROWS = 20_000  # enough for a stable timing of one step
+MAX_TRIAL_BYTES = 1 << 27  # for the centroids of a trial, and for its rows: a file may have any number of columns
+FLOAT64_BYTES = 8
 
 
-def limited(settings: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
-    """What is done in here keeps below the limit on memory, if there is one."""
+def memory_limit(settings: FitSettings) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which the library keeps to the memory limit of the settings, if there is one."""
     from ..execution.memory import MemoryLimit
 
-    limit = settings.get("memory")
-    return contextlib.nullcontext() if limit is None else MemoryLimit(limit)
+    return contextlib.nullcontext() if settings.memory is None else MemoryLimit(settings.memory)
 
 
-def parts(
-    rows: Any, method: str, k: int, threads: int | None, settings: Mapping[str, Any] = NOTHING_ELSE, is_sure: bool = False
-) -> dict[str, float]:
-    """Bytes, by what they are for. Of the settings, those count that a plan depends on.
+def bytes_by_part(rows: Any, settings: FitSettings, n_threads: int | None, assume_float64: bool = False) -> dict[str, float]:
+    """Return the estimated memory of a fit in bytes, by purpose.
 
-    Whether standardized floats need float64 is not known before they are read: `is_sure` plans for that.
+    Standardized float32 rows may need float64, which is known only after they were read; `assume_float64` plans for that.
     """
     from ..execution.memory import Workload, parts_of
 
-    init = settings.get("init")
-    given = {"extra": settings.get("extra", {}), "init": init if init in SEEDINGS else None}
+    # Only these settings affect the estimate. Centroids in a file need not be read for it.
+    init = settings.init if settings.init in INITIALIZATIONS else None
+    relevant = FitSettings(method=settings.method, clusters=settings.clusters, extra=settings.extra, init=init)
     load = Workload.of(rows)
-    if settings.get("standardize"):  # rows are read as they are worked on
-        wide = WIDEST if is_sure and rows.dtype.kind == "f" else load.wide
-        load = load._replace(itemsize=wide, wide=wide)
-    return parts_of(estimator(method, k, given), load, threads or _default())
+    if settings.standardize:  # scaled rows are read in the dtype of the computation
+        itemsize = FLOAT64_BYTES if assume_float64 and rows.dtype.kind == "f" else load.wide
+        load = load._replace(itemsize=itemsize, wide=itemsize)
+    return parts_of(make_estimator(relevant), load, n_threads or _default_threads())
 
 
-def check_memory(rows: Any, settings: dict[str, Any]) -> None:
-    """Refuse at once what can't keep below the limit, and say what would; fewer threads, if that is enough."""
-    [settings["threads"]] = threads_for(rows, [(settings["method"], settings["clusters"])], settings)
+def limit_threads(rows: Any, settings: FitSettings) -> FitSettings:
+    """Return the settings with as many threads as the memory limit allows. Raise if one thread exceeds it."""
+    return limit_threads_of_all(rows, [settings])[0]
 
 
-def threads_for(rows: Any, fits: Sequence[tuple[str, int]], settings: Mapping[str, Any]) -> list[int | None]:
-    """Threads by which each of several fits (method, clusters) keeps below the limit; None for as many as usual.
+def limit_threads_of_all(rows: Any, fits: Sequence[FitSettings]) -> list[FitSettings]:
+    """Return the settings of several fits, each with as many threads as the memory limit allows.
 
-    If one of them can't, all are refused, and the limit that is recommended is enough for all.
+    The fits share all settings but method and clusters. `threads` stays None where the default number fits.
+
+    Raises
+    ------
+    ResourceLimitError
+        If one of the fits exceeds the limit with a single thread. The limit recommended is enough for all of them.
     """
     from ..execution.memory import check_machine
 
-    limit = settings.get("memory")
-    plans = [threads_within(rows, *fit, settings["threads"], math.inf if limit is None else limit, settings) for fit in fits]
-    needed, method, k = max((sum(plan.values()), *fit) for (_, plan), fit in zip(plans, fits, strict=True))
-    what = f"{method} with {k:,} clusters of {rows.shape[0]:,} rows"
-    if limit is None:
-        if settings.get("engine") != "dask":
-            check_machine(what, needed)
-        return [settings["threads"]] * len(fits)
+    shared = fits[0]
+    limit = math.inf if shared.memory is None else shared.memory
+    plans = [threads_within(rows, fit, limit) for fit in fits]
+    needed, method, k = max(
+        (sum(parts.values()), fit.method, fit.clusters) for (_, parts), fit in zip(plans, fits, strict=True)
+    )
+    description = f"{method} with {k:,} clusters of {rows.shape[0]:,} rows"
+    if shared.memory is None:
+        if shared.engine != "dask":
+            check_machine(description, needed)
+        return list(fits)
     if needed > limit:
-        if settings.get("standardize"):
-            needed = max(needed, *(sum(parts(rows, *fit, 1, settings, is_sure=True).values()) for fit in fits))
-        ways = _instead(rows, {**settings, "clusters": k}, needed, len(fits) == 1)
-        raise NoRoom(f"--memory {size(limit)} is too little: {what} takes about {size(needed)}: {ways}.")
-    return [count if settings["threads"] is not None or count < _default() else None for count, _ in plans]
+        if shared.standardize:
+            needed = max(needed, *(sum(bytes_by_part(rows, fit, 1, assume_float64=True).values()) for fit in fits))
+        remedy = _suggest_remedy(rows, replace(shared, clusters=k), needed, can_change_method=len(fits) == 1)
+        raise ResourceLimitError(
+            f"--memory {format_size(limit)} is too low: {description} takes about {format_size(needed)}: {remedy}."
+        )
+    default = _default_threads()
+    return [
+        replace(fit, threads=n_threads if fit.threads is not None or n_threads < default else None)
+        for fit, (n_threads, _) in zip(fits, plans, strict=True)
+    ]
 
 
-def threads_within(
-    rows: Any, method: str, k: int, threads: int | None, limit: float, settings: Mapping[str, Any] = NOTHING_ELSE
-) -> tuple[int, dict[str, float]]:
-    """As many threads as keep below the limit, or one; and what the fit takes by them."""
-    count = threads or _default()
-    plan = parts(rows, method, k, count, settings)
-    while sum(plan.values()) > limit and count > 1:
-        count -= 1
-        plan = parts(rows, method, k, count, settings)
-    return count, plan
+def threads_within(rows: Any, settings: FitSettings, limit: float) -> tuple[int, dict[str, float]]:
+    """Return the largest number of threads that keeps the fit below the limit, at least 1, and its memory by purpose."""
+    n_threads = settings.threads or _default_threads()
+    parts = bytes_by_part(rows, settings, n_threads)
+    while sum(parts.values()) > limit and n_threads > 1:
+        n_threads -= 1
+        parts = bytes_by_part(rows, settings, n_threads)
+    return n_threads, parts
 
 
-def _instead(rows: Any, settings: Mapping[str, Any], needed: float, is_free: bool) -> str:
-    """What would fit; another method, too, if the user is free to choose one."""
-    ways, others = [f"allow {size(1.01 * needed)}"], {**settings, "extra": {}}
-    for method in ("lloyd", "minibatch") if is_free else ():
-        if sum(parts(rows, method, settings["clusters"], 1, others).values()) <= settings["memory"]:
-            ways.append(f"or choose --method {method}")
-            break
-    return " ".join(ways)
+def _suggest_remedy(rows: Any, settings: FitSettings, needed: float, can_change_method: bool) -> str:
+    """Return advice for a fit that exceeds the memory limit: a higher limit, or a method that needs less."""
+    advice = f"allow {format_size(1.01 * needed)}"
+    for method in ("lloyd", "minibatch") if can_change_method else ():
+        other = replace(settings, method=method, extra={})
+        if sum(bytes_by_part(rows, other, 1).values()) <= (settings.memory or math.inf):
+            return f"{advice} or choose --method {method}"
+    return advice
 
 
-def _default() -> int:
+def _default_threads() -> int:
     from ..execution.threads import default_threads
 
     return default_threads()
 
 
-def estimate_seconds(rows: Any, method: str, k: int, threads: int | None) -> float | None:
-    """By one step of Lloyd's on some rows; None for methods that this tells nothing about, and for very large centres."""
+def estimate_seconds(rows: Any, settings: FitSettings) -> float | None:
+    """Estimate the time of a fit from one Lloyd step on some of the rows.
+
+    Return None for methods that a Lloyd step says nothing about, and for centroids too large for a trial.
+    """
     import numpy as np
 
     import shoal
 
-    if not METHODS[method][0].endswith("KMeans") or k > rows.shape[0] or 8 * k * rows.shape[1] > MAX_TRIAL_BYTES:
+    k, n_passes = settings.clusters, REGISTRY[settings.method].n_passes
+    if n_passes is None or k > rows.shape[0] or FLOAT64_BYTES * k * rows.shape[1] > MAX_TRIAL_BYTES:
         return None
     n, d = rows.shape
-    m = min(n, max(min(TRIAL, MAX_TRIAL_BYTES // (8 * max(d, 1))), k))
-    begun = time.perf_counter()
-    X = rows.read(0, m)
-    reading = (time.perf_counter() - begun) / m
+    n_trial = min(n, max(min(MAX_TRIAL_ROWS, MAX_TRIAL_BYTES // (FLOAT64_BYTES * max(d, 1))), k))
+    started = time.perf_counter()
+    X = rows.read(0, n_trial)
+    read_seconds_per_row = (time.perf_counter() - started) / n_trial
     C = rows.take(np.linspace(0, n - 1, k).astype(np.int64))
     C = C.toarray() if hasattr(C, "toarray") else C
-    steps: list[float] = []
+    step_ends: list[float] = []
 
-    def watch(record: dict[str, Any]) -> None:
-        steps.append(record["seconds"])
+    def record_time(record: dict[str, Any]) -> None:
+        step_ends.append(record["seconds"])
 
-    model = shoal.KMeans(k, init=C, algorithm="lloyd", max_iter=3, tol=0, n_threads=threads, callback=watch)
+    threads = settings.threads
+    model = shoal.KMeans(k, init=C, algorithm="lloyd", max_iter=3, tol=0, n_threads=threads, callback=record_time)
     model.fit(X)
-    step = min(np.diff(steps, prepend=0.0)) / m
-    return float(n * max(reading, step) * PASSES.get(method, USUAL))
+    step_seconds_per_row = min(np.diff(step_ends, prepend=0.0)) / n_trial
+    return float(n * max(read_seconds_per_row, step_seconds_per_row) * n_passes)
 
 
-def check_clusters(k: int, n: int) -> None:
-    if k > n:
-        raise click.UsageError(f"-k {k:,} clusters of {n:,} rows can't be: ask for fewer.")
+def check_clusters(n_clusters: int, n_rows: int) -> None:
+    """Raise a usage error if there are more clusters than rows."""
+    if n_clusters > n_rows:
+        raise click.UsageError(f"-k {n_clusters}: there are only {n_rows:,} rows: use -k {n_rows} or fewer.")

@@ -1,4 +1,4 @@
-"""How far a fit has come, on stderr: a bar on a terminal, lines elsewhere, JSON for machines, or nothing."""
+"""Report the progress of a fit on stderr: as a bar, as plain lines, as JSON lines, or not at all."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from .errors import say
-from .output import plain
+from .errors import echo_stderr
+from .output import to_jsonable
 
-EVERY = 1.0  # seconds between lines
+SECONDS_BETWEEN_LINES = 1.0  # plain lines only; keeps logs short
 
 
-def words(record: dict[str, Any], rate: float, left: float | None) -> str:
-    """A step in short."""
+def format_step(record: dict[str, Any], rate: float, seconds_left: float | None) -> str:
+    """Return one line that describes a step."""
     value = record.get("energy", record.get("objective"))
     parts = [f"step {record.get('step', 0)}"]
     if value is not None and math.isfinite(value):
@@ -26,83 +26,86 @@ def words(record: dict[str, Any], rate: float, left: float | None) -> str:
         parts.append(f"batch {record['batch']:,}")
     if rate > 0:
         parts.append(f"{rate:,.0f} rows/s")
-    if left is not None:
-        parts.append(f"{max(left, 0):.0f} s left")
+    if seconds_left is not None:
+        parts.append(f"{max(seconds_left, 0):.0f} s left")
     return ", ".join(parts)
 
 
-class Watch:
-    """Says nothing; what all others are. `step` is the callback of a fit and never ends it."""
+class ProgressReporter:
+    """Base class, which prints nothing. `on_step` is the callback of a fit; it always returns False, so it never stops it."""
 
     def __init__(self, budget: float | None = None) -> None:
-        self.budget, self.begun = budget, time.monotonic()
-        self.last = self.told = -math.inf
+        self.budget, self.started = budget, time.monotonic()
+        self.last = self.last_line = -math.inf
 
-    def note(self, text: str, **facts: float) -> None:
-        """What is being done now; facts are for machines."""
+    def status(self, text: str, **facts: float) -> None:
+        """Report the current activity; `facts` appear in JSON output only."""
 
-    def step(self, record: dict[str, Any]) -> bool:
+    def on_step(self, record: dict[str, Any]) -> bool:
         now = time.monotonic()
-        took = now - (self.last if self.last > 0 else self.begun)
+        took = now - (self.last if self.last > 0 else self.started)
         self.last = now
         rate = record.get("rows", 0) / took if took > 0 else 0.0
-        self.show(record, rate, None if self.budget is None else self.budget - (now - self.begun))
+        self.show(record, rate, None if self.budget is None else self.budget - (now - self.started))
         return False
 
-    def show(self, record: dict[str, Any], rate: float, left: float | None) -> None:
-        """One step."""
+    def show(self, record: dict[str, Any], rate: float, seconds_left: float | None) -> None:
+        """Report one step."""
 
 
-class Lines(Watch):
-    def note(self, text: str, **facts: float) -> None:
-        say(text)
+class TextProgress(ProgressReporter):
+    """Plain lines."""
 
-    def show(self, record: dict[str, Any], rate: float, left: float | None) -> None:
-        if self.last - self.told >= EVERY:
-            self.told = self.last
-            say(words(record, rate, left))
+    def status(self, text: str, **facts: float) -> None:
+        echo_stderr(text)
 
-
-class Documents(Watch):
-    """One JSON document a line."""
-
-    def note(self, text: str, **facts: float) -> None:
-        say(json.dumps({"doing": text, **facts}))
-
-    def show(self, record: dict[str, Any], rate: float, left: float | None) -> None:
-        facts = {**record, "rows_per_second": rate, **({} if left is None else {"seconds_left": left})}
-        say(json.dumps(plain(facts)))
+    def show(self, record: dict[str, Any], rate: float, seconds_left: float | None) -> None:
+        if self.last - self.last_line >= SECONDS_BETWEEN_LINES:
+            self.last_line = self.last
+            echo_stderr(format_step(record, rate, seconds_left))
 
 
-class Bar(Watch):
-    """Rich's, on a terminal. It fills as time runs out; without a limit on time it only moves."""
+class JsonProgress(ProgressReporter):
+    """One JSON document per line."""
+
+    def status(self, text: str, **facts: float) -> None:
+        echo_stderr(json.dumps({"doing": text, **facts}))
+
+    def show(self, record: dict[str, Any], rate: float, seconds_left: float | None) -> None:
+        facts = {**record, "rows_per_second": rate, **({} if seconds_left is None else {"seconds_left": seconds_left})}
+        echo_stderr(json.dumps(to_jsonable(facts)))
+
+
+class BarProgress(ProgressReporter):
+    """Progress bar of rich. It shows the share of the time limit; without a limit it is indeterminate."""
 
     def __init__(self, budget: float | None = None) -> None:
         super().__init__(budget)
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        columns = (BarColumn(10), TextColumn("{task.description}", markup=False))  # 80 characters have room for no more
+        columns = (BarColumn(10), TextColumn("{task.description}", markup=False))  # fits into 80 characters
         self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self.task = self.bar.add_task("", total=budget)
 
-    def note(self, text: str, **facts: float) -> None:
+    def status(self, text: str, **facts: float) -> None:
         self.bar.update(self.task, description=text)
 
-    def show(self, record: dict[str, Any], rate: float, left: float | None) -> None:
-        done = None if left is None or self.budget is None else self.budget - left
-        self.bar.update(self.task, completed=done, description=words(record, rate, left))
+    def show(self, record: dict[str, Any], rate: float, seconds_left: float | None) -> None:
+        done = None if seconds_left is None or self.budget is None else self.budget - seconds_left
+        self.bar.update(self.task, completed=done, description=format_step(record, rate, seconds_left))
 
 
 @contextlib.contextmanager
-def watching(kind: str, quiet: bool, budget: float | None = None) -> Iterator[Watch]:
+def progress_reporter(kind: str, quiet: bool, budget: float | None = None) -> Iterator[ProgressReporter]:
+    """Yield the reporter that --progress and --quiet select. `budget` is the time limit in seconds."""
     if kind == "auto":
         kind = "bar" if sys.stderr.isatty() else "plain"
     if quiet or kind == "none":
-        yield Watch(budget)
+        yield ProgressReporter(budget)
     elif kind == "bar":
-        bar = Bar(budget)
+        bar = BarProgress(budget)
         with bar.bar:
             yield bar
     else:
-        yield {"plain": Lines, "json": Documents}[kind](budget)
+        yield {"plain": TextProgress, "json": JsonProgress}[kind](budget)

@@ -1,4 +1,4 @@
-"""`shoal reproduce`: the papers' experiments, run again."""
+"""`shoal reproduce`: repeat the experiments of the papers."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from typing import Any
 
 import click
 
-from .errors import BadData
+from .errors import InvalidDataError
 from .options import TIME, force_option, watch_options
 
 PAPERS = ("convergence", "nested", "variance", "compressed", "spectral")
 FILES = ("report.html", "claims.json")
-EVERY = 10.0  # seconds between lines on one experiment
+SECONDS_BETWEEN_LINES = 10.0  # for one experiment
 
 
-@click.command()
+@click.command(short_help="Repeat the experiments of a paper.")
 @click.argument("paper", type=click.Choice([*PAPERS, "all"]))
 @click.option(
     "--quick/--full",
     default=True,
-    help="Some rows and seeds, within 3 minutes a paper; or all rows and seeds, which takes hours or, for some, days.",
+    help="Quick: some rows and seeds, within 3 minutes per paper. Full: all of them, which takes hours or days.",
 )
-@click.option("--time", "seconds", type=TIME, help="Begin no further seed of an experiment after so long.")
+@click.option("--time", "seconds", type=TIME, help="Start no further seed of an experiment after this time.")
 @click.option(
     "--data",
     "folder",
     type=click.Path(exists=True, file_okay=False),
-    help="Folder of the data sets; else that of SHOAL_DATA. What is not there is replaced, and the report says by what.",
+    help="Folder of the data sets.  [default: $SHOAL_DATA] Missing data are substituted, as the report states.",
 )
 @click.option("-o", "--output", type=click.Path(), required=True, help="Folder for report.html and claims.json.")
 @force_option
 @watch_options
 def reproduce(
-    paper: str, quick: bool, seconds: float | None, folder: str | None, output: str, force: bool, **settings: Any
+    paper: str, quick: bool, seconds: float | None, folder: str | None, output: str, force: bool, **options: Any
 ) -> None:
-    """Run a paper's experiments again: its figures and tables beside ours, and a verdict on each claim."""
-    from .output import saving, show, show_table, tell, write_json
-    from .progress import watching
+    """Repeat the experiments of a paper and compare figures, tables and claims with the published ones."""
+    from .output import echo_stdout, reporting_write_errors, show, show_table, write_json
+    from .progress import progress_reporter
 
     out = Path(output)
     _prepare(out, force)
-    with watching(settings["progress"], settings["quiet"]) as watch:
+    with progress_reporter(options["progress"], options["quiet"]) as reporter:
         from importlib import import_module
 
         from ..papers.data import Shelf, Unreadable
@@ -56,59 +56,62 @@ def reproduce(
             effort = effort._replace(seconds=seconds)
         origin, reports = _origin(paper, effort.name), list[Any]()
         try:
-            for report in carry_out(chosen, effort, Shelf(None if folder is None else Path(folder)), _teller(watch)):
+            for report in carry_out(
+                chosen, effort, Shelf(None if folder is None else Path(folder)), _progress_callback(reporter)
+            ):
                 if reports and reports[-1].paper is report.paper:
-                    reports.pop()  # it knew less
-                reports.append(report)  # and written at once: the next experiment may take hours
-                with saving(out / FILES[0]):
+                    reports.pop()  # an earlier, partial version
+                reports.append(report)  # written at once, because the next experiment may take hours
+                with reporting_write_errors(out / FILES[0]):
                     write(out / FILES[0], reports, origin)
-                told = document(reports, effort.name, origin)
-                write_json(out / FILES[1], told)
+                claims = document(reports, effort.name, origin)
+                write_json(out / FILES[1], claims)
         except Unreadable as error:
-            raise BadData(str(error)) from error
-    if settings["as_json"]:
-        show(told, True, {})
+            raise InvalidDataError(str(error)) from error
+    if options["as_json"]:
+        show(claims, True, {})
         return
     rows = [[r.paper.key, v.claim.key, v.word] for r in reports for v in r.verdicts]
     show_table(["paper", "claim", "verdict"], rows)
-    tell(f"{summary(reports)} See {out / FILES[0]}.")
+    echo_stdout(f"{summary(reports)} See {out / FILES[0]}.")
 
 
 def _prepare(out: Path, force: bool) -> None:
-    """A folder in which nothing is replaced unasked."""
-    from .output import saving
+    """Create the output folder. Raise a usage error if files would be overwritten (unless forced)."""
+    from .output import reporting_write_errors
 
     if out.is_file():
         raise click.UsageError(f"{out}: is a file: name a folder.")
-    there = [name for name in FILES if (out / name).exists()]
-    if there and (out / there[0]).is_dir():
-        raise click.UsageError(f"{out / there[0]}: is a folder: name another folder for the results.")
-    if there and not force:
-        raise click.UsageError(f"{out / there[0]}: is there already: name another folder, or say --force to replace it.")
-    with saving(out):
+    existing = [name for name in FILES if (out / name).exists()]
+    if existing and (out / existing[0]).is_dir():
+        raise click.UsageError(f"{out / existing[0]}: is a folder: name another folder for the results.")
+    if existing and not force:
+        raise click.UsageError(f"{out / existing[0]}: already exists: name another folder, or use --force to overwrite it.")
+    with reporting_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=out).close()  # better now than after hours
+        tempfile.TemporaryFile(dir=out).close()  # fail now if the folder is not writable, not after hours
 
 
-def _teller(watch: Any) -> Any:
-    """Tells the watcher which experiment runs, and how long is left; lines of text not too often."""
-    from .progress import Bar
+def _progress_callback(reporter: Any) -> Any:
+    """Return a function that reports the running experiment and the time left, with a limited number of text lines."""
+    from .progress import BarProgress
 
-    bar = isinstance(watch, Bar)
+    is_bar = isinstance(reporter, BarProgress)
     last: dict[str, Any] = {"name": "", "time": 0.0}
 
-    def told(name: str, done: float, left: float) -> None:
-        if bar:
-            watch.bar.update(watch.task, total=1.0, completed=done)
-        if bar or name != last["name"] or time.monotonic() - last["time"] > EVERY:
+    def on_progress(name: str, done: float, left: float) -> None:
+        if is_bar:
+            reporter.bar.update(reporter.task, total=1.0, completed=done)
+        if is_bar or name != last["name"] or time.monotonic() - last["time"] > SECONDS_BETWEEN_LINES:
             last.update(name=name, time=time.monotonic())
             words = f"{left / 60:.0f} min left" if left >= 90 else f"{left:.0f} s left"
-            watch.note(f"{words}, {name}", share=round(done, 4), seconds_left=round(left, 1))
+            reporter.status(f"{words}, {name}", share=round(done, 4), seconds_left=round(left, 1))
 
-    return told
+    return on_progress
 
 
 def _origin(paper: str, effort: str) -> Any:
+    """Return the origin of the report: the command and the date."""
     import datetime
     import shlex
     import sys

@@ -2,94 +2,97 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from .engine import ENGINE, check_engine, engine_options, working
+from .engine import check_engine, engine_options, running_engine
 from .options import DATA, THREADS, TIME, watch_options
+from .run_record import RunRecord
+from .settings import EngineSettings
 
-PATHS = ("data", "init", "scratch")
+PATHS = ("data", "init", "scratch")  # options that replace a stored path
 
 
-@click.command()
+@click.command(short_help="Continue a fit that was stopped or killed.")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False))
-@click.option("--time", type=TIME, help="Another limit on time, from now on.")
-@click.option("--threads", type=THREADS, help="Threads to use from now on.")
-@click.option("--data", type=DATA, help="Where the data are now, or which they are if the folder is somebody else's.")
-@click.option("--init", type=DATA, help="The same for the file of centres that the fit began with.")
-@click.option("--scratch", type=click.Path(exists=True, file_okay=False), help="Folder for scratch files.")
+@click.option("--time", type=TIME, help="New time limit, counted from now.")
+@click.option("--threads", type=THREADS, help="New number of threads.")
+@click.option("--data", type=DATA, help="Path of the data, if they were moved or if the folder was made by another user.")
+@click.option("--init", type=DATA, help="Path of the file with initial centroids, in the same cases.")
+@click.option("--scratch", type=click.Path(exists=True, file_okay=False), help="Folder for temporary files.")
 @engine_options
 @watch_options
-def resume(folder: str, progress: str, quiet: bool, as_json: bool, **given: Any) -> None:
-    """Go on with a fit that was stopped or killed. It ends with the result it would have had.
+def resume(folder: str, progress: str, quiet: bool, as_json: bool, **options: Any) -> None:
+    """Continue a fit that was stopped or killed. The result is the same as without the interruption.
 
-    A folder that you did not make yourself, as this user on this machine, may name any path: its data have to be typed, by
-    --data (and --init, if the fit began with a file of centres). A cluster has to be typed in any case, by --engine dask and
-    --scheduler or --workers: its address is never taken from a folder.
+    Paths stored in a folder that another user or machine made are not trusted: name the data with --data, and the file of
+    initial centroids with --init, if there is one. The address of a Dask cluster is never stored: name it with --engine dask
+    and --scheduler or --workers.
     """
-    from . import run
-    from .folder import check_regular_files, locked, tidy
-    from .methods import warm
-    from .notes import read_notes, write_notes
+    from . import estimators, run
+    from .folder import check_regular_files, lock_folder, remove_temporary_files
     from .output import show
-    from .progress import watching
+    from .progress import progress_reporter
+    from .results import summary_lines
+    from .run_record import read_run_record, write_run_record
 
     place = Path(folder)
     check_regular_files(place)
-    read_notes(place)  # before anything is put there
-    with locked(place):
-        notes, own = read_notes(place)
-        if notes["status"] == "done":
-            click.echo("Nothing is left to do.", err=True)
-            result = notes["result"]
+    read_run_record(place)  # fails before the lock file is created
+    with lock_folder(place):
+        record, is_signed = read_run_record(place)
+        if record["status"] == "done":
+            click.echo("The fit is already complete.", err=True)
+            result = record["result"]
         else:
-            cluster = _cluster(notes["settings"], given)
-            _use_typed_paths(place, notes, own, given)
-            tidy(place)
-            with watching(progress, quiet, notes["settings"]["time"]) as watch:
-                rows = run.reopen(notes)
-                if not own:  # now that all paths in them were typed, they are this user's
-                    write_notes(place, notes)
-                if notes["settings"]["time"] is not None:
-                    watch.note("loading the program's parts, or compiling them if this is the first time")
-                    warm(notes["settings"]["method"], rows, notes["settings"])
-                with working(cluster):
-                    result = run.carry_out(place, notes, rows, watch, cluster)
-    show(result, as_json, run.lines(result))
+            engine = _select_engine(record, options)
+            _apply_paths(place, record, is_signed, options)
+            remove_temporary_files(place)
+            with progress_reporter(progress, quiet, record["settings"].time) as reporter:
+                rows = run.reopen_rows(record)
+                if not is_signed:  # all its paths now come from this command line, so it can be signed
+                    write_run_record(place, record)
+                if record["settings"].time is not None:
+                    reporter.status("compiling, or loading compiled code")
+                    estimators.compile_kernels(rows, record["settings"])
+                with running_engine(engine):
+                    result = run.run_fit(place, record, rows, reporter, engine)
+    show(result, as_json, summary_lines(result))
 
 
-def _cluster(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The engine that was typed; notes of a run only say whether it had a cluster. The result is the same on any engine."""
-    cluster = {name: given[name] for name in ENGINE}
-    check_engine(cluster)
-    if settings["engine"] == "dask" and cluster["engine"] is None:
+def _select_engine(record: RunRecord, options: dict[str, Any]) -> EngineSettings:
+    """Return the engine of the command line, and put new limits into the record. The result is the same on any engine."""
+    engine = EngineSettings(options["engine"], options["scheduler"], options["workers"])
+    check_engine(engine)
+    if record["settings"].engine == "dask" and engine.engine is None:
         raise click.UsageError(
-            "The fit had a Dask cluster, whose address is not kept: say --engine dask with --scheduler ADDRESS or "
-            "--workers COUNT, or --engine threads to go on without one."
+            "The fit used a Dask cluster, whose address is not stored: use --engine dask with --scheduler ADDRESS or "
+            "--workers COUNT, or --engine threads to continue without a cluster."
         )
-    settings |= {name: given[name] for name in ("engine", "time", "threads") if given[name] is not None}
-    return cluster
+    changes = {name: options[name] for name in ("engine", "time", "threads") if options[name] is not None}
+    record["settings"] = replace(record["settings"], **changes)
+    return engine
 
 
-def _use_typed_paths(place: Path, notes: dict[str, Any], own: bool, given: dict[str, Any]) -> None:
-    """Put typed paths into the notes. Of a stranger's notes no other path is used."""
-    from .methods import SEEDINGS
+def _apply_paths(place: Path, record: RunRecord, is_signed: bool, options: dict[str, Any]) -> None:
+    """Put the paths of the command line into the record. No other path of an unsigned record is used."""
+    from .methods import INITIALIZATIONS
 
-    settings = notes["settings"]
-    named = {"data": notes["data"], "init": settings["init"] if settings["init"] not in SEEDINGS else None}
-    if given["init"] is not None and named["init"] is None:
-        raise click.UsageError(f"--init {given['init']}: the fit did not begin with a file of centres: leave it out.")
-    missing = [name for name, path in named.items() if path is not None and given[name] is None]
-    if missing and not own:
-        paths = ", ".join(f"--{name} for {named[name]}" for name in missing)
+    settings = record["settings"]
+    stored = {"data": record["data"], "init": settings.init if settings.init not in INITIALIZATIONS else None}
+    if options["init"] is not None and stored["init"] is None:
+        raise click.UsageError(f"--init {options['init']}: the fit did not start from a file of centroids: remove it.")
+    missing = [name for name, path in stored.items() if path is not None and options[name] is None]
+    if missing and not is_signed:
+        paths = ", ".join(f"--{name} for {stored[name]}" for name in missing)
         raise click.UsageError(
-            f"{place}: its notes were not signed by you on this machine, and their paths are not used: say which files they "
-            f"are, by {paths}."
+            f"{place}: its run record was not signed by you on this machine, so its paths are not used: give {paths}."
         )
-    if not own:
-        settings["scratch"] = None
-    typed = {name: str(Path(given[name]).absolute()) for name in PATHS if given[name] is not None}
-    notes["data"] = typed.pop("data", notes["data"])
-    settings |= typed
+    if not is_signed:
+        settings = replace(settings, scratch=None)
+    given = {name: str(Path(options[name]).absolute()) for name in PATHS if options[name] is not None}
+    record["data"] = given.pop("data", record["data"])
+    record["settings"] = replace(settings, **given)  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
-"""SIGINT and SIGTERM: what can stop in order is asked to, all else is interrupted; what takes too long is not waited for.
+"""Handle SIGINT and SIGTERM: ask a fit to stop at the next step, interrupt other commands, and exit after a grace period.
 
-A thread hears of a signal by a socket, so that it need not wait for the main thread, which may be deep in a kernel.
+A thread receives the signals through a socket, because the main thread may be in a compiled kernel for a long time.
 """
 
 from __future__ import annotations
@@ -16,81 +16,84 @@ from types import FrameType
 
 import click
 
-from .errors import Signalled, complain
+from .errors import StoppedBySignalError, print_error
 
-GRACE = 0.7  # seconds
-CURSOR = "\x1b[?25h"  # which a progress bar hides; click leaves it out where there is no terminal
+GRACE = 0.7  # seconds between a signal and the forced exit
+CURSOR = "\x1b[?25h"  # show the cursor, which a progress bar hides; click strips it where there is no terminal
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """A signal came. No KeyboardInterrupt: Python may end itself by SIGINT after one that passed through an `exec`."""
+    """A signal arrived. Not a KeyboardInterrupt: Python may kill itself by SIGINT after one that passed through `exec`."""
 
 
-class Stopper:
-    """Which signal came, if any; whom to ask to stop; what to tell the user then."""
+class SignalHandler:
+    """State of signal handling: the signal received, how to stop the work, and what to tell the user."""
 
     def __init__(self) -> None:
         self.number = 0
-        self.advice = ""
-        self.ask: Callable[[], None] | None = None  # while there is nobody to ask, the main thread is interrupted
-        self.is_writing: Callable[[], bool] = lambda: False  # what is half written is waited for
+        self.resume_hint = ""
+        self.request_stop: Callable[[], None] | None = None  # if None, the main thread is interrupted
+        self.is_writing: Callable[[], bool] = lambda: False  # a file being written is waited for
 
-    def error(self) -> Signalled:
+    def to_error(self) -> StoppedBySignalError:
+        """Return the exception that reports the signal."""
         name = signal.Signals(self.number or signal.SIGINT).name
-        return Signalled(f"stopped by {name}" + (f": {self.advice}" if self.advice else ""), self.number or signal.SIGINT)
+        return StoppedBySignalError(
+            f"stopped by {name}" + (f": {self.resume_hint}" if self.resume_hint else ""), self.number or signal.SIGINT
+        )
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """In the main thread, between two lines of Python."""
+        """Python-level signal handler; runs in the main thread."""
         self.number = self.number or number
-        if self.ask is None:
+        if self.request_stop is None:
             raise Interrupted
 
-    def listen(self, ear: socket.socket) -> None:
-        """In a thread: end the process, unless it does so itself. A second signal waits for nothing."""
-        data = ear.recv(1)
+    def watch_socket(self, receiver: socket.socket) -> None:
+        """Wait in a thread for a signal; exit the process after the grace period, or at once on a second signal."""
+        data = receiver.recv(1)
         while data and data[0] not in SIGNALS:
-            data = ear.recv(1)
+            data = receiver.recv(1)
         if not data:
             return
         self.number = self.number or data[0]
-        if self.ask is not None:
-            self.ask()
-        ear.settimeout(GRACE)
+        if self.request_stop is not None:
+            self.request_stop()
+        receiver.settimeout(GRACE)
         while True:
             try:
-                if not ear.recv(1):  # closed: it has ended in order
+                if not receiver.recv(1):  # closed: the command has ended by itself
                     return
                 break
             except TimeoutError:
                 if not self.is_writing():
                     break
-        complain(self.error().message)
+        print_error(self.to_error().message)
         click.echo(CURSOR, file=sys.__stderr__, nl=False)
         os._exit(128 + self.number)
 
 
 @contextlib.contextmanager
-def stopping() -> Iterator[Stopper]:
-    """Answer SIGINT and SIGTERM in order, here; but those that the caller wants to be ignored are."""
-    stopper = Stopper()
-    if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
-        yield stopper
+def handle_signals() -> Iterator[SignalHandler]:
+    """Handle SIGINT and SIGTERM in the body. Signals that the parent process set to be ignored stay ignored."""
+    handler = SignalHandler()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        yield handler
         return
-    mouth, ear = socket.socketpair()
-    mouth.setblocking(False)
-    thread = threading.Thread(target=stopper.listen, args=(ear,), daemon=True)
+    sender, receiver = socket.socketpair()
+    sender.setblocking(False)
+    thread = threading.Thread(target=handler.watch_socket, args=(receiver,), daemon=True)
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    for number in [number for number, handler in before.items() if handler is not signal.SIG_IGN]:
-        signal.signal(number, stopper.interrupt)
-    fd = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
+    for number in [number for number, previous in before.items() if previous is not signal.SIG_IGN]:
+        signal.signal(number, handler.interrupt)
+    fd = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     thread.start()
     try:
-        yield stopper
+        yield handler
     finally:
         signal.set_wakeup_fd(fd)
-        mouth.close()
+        sender.close()
         thread.join()
-        ear.close()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        receiver.close()
+        for number, previous in before.items():
+            signal.signal(number, previous)

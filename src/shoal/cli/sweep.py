@@ -5,91 +5,100 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
-from .errors import reading_data
-from .methods import mover_option
+from .errors import reporting_data_errors
+from .methods import comparable_method_option
 from .options import DATA, fit_options, force_option, rows_options, watch_options
+from .settings import FitSettings
 
-EVERY = 30  # numbers of clusters that are all tried, where no step is named; of more, so many:
-MOST = 16
-MORE = 14  # and then so many around the knee
-SAMPLE = 20_000  # rows, at least, to judge by and to find starts among
-STEPS = 10  # there
-SOME = 4096  # rows at a time
+MAX_FULL_RANGE = 30  # ranges up to this length, if no step is given, are tried completely
+COARSE_COUNTS = 16  # values of k tried in a longer range, geometrically spaced
+REFINED_COUNTS = 14  # further values of k tried around the knee
+MIN_SAMPLE_ROWS = 20_000  # sample for the silhouette and for initial centroids
+INIT_STEPS = 10  # k-means steps on the sample that refine initial centroids
+DISTANCE_BLOCK_ROWS = 4096  # rows per block of distances; limits memory
 
 
-class Span(NamedTuple):
+class CountRange(NamedTuple):
     """Numbers of clusters to try."""
 
     counts: list[int]
-    coarse: bool = False  # are there more between them, to look at where the knee is?
+    coarse: bool = False  # True if values were skipped, so that the range around the knee is refined
 
 
-class Counts(click.ParamType):  # type: ignore[type-arg]
-    """2:20 (all of them), 10:200 (some, by ever larger steps), 10:200:10, or 5,10,20."""
+class CountRangeType(click.ParamType):  # type: ignore[type-arg]
+    """2:20 (every k), 10:200 (geometrically spaced), 10:200:10 (with a step), or 5,10,20."""
 
     name = "counts"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Span:
-        found = re.fullmatch(r"([1-9][0-9]{0,8}):([1-9][0-9]{0,8})(?::([1-9][0-9]{0,8}))?", value)
-        if found:
-            low, high = int(found[1]), int(found[2])
-            if low < high and found[3]:
-                return Span(list(range(low, high + 1, int(found[3]))))
-            if low < high < low + EVERY:
-                return Span(list(range(low, high + 1)))
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> CountRange:
+        match = re.fullmatch(r"([1-9][0-9]{0,8}):([1-9][0-9]{0,8})(?::([1-9][0-9]{0,8}))?", value)
+        if match:
+            low, high = int(match[1]), int(match[2])
+            if low < high and match[3]:
+                return CountRange(list(range(low, high + 1, int(match[3]))))
+            if low < high < low + MAX_FULL_RANGE:
+                return CountRange(list(range(low, high + 1)))
             if low < high:
-                ratio = (high / low) ** (1 / (MOST - 1))
-                return Span(sorted({round(low * ratio**i) for i in range(MOST)}), True)
+                ratio = (high / low) ** (1 / (COARSE_COUNTS - 1))
+                return CountRange(sorted({round(low * ratio**i) for i in range(COARSE_COUNTS)}), True)
         elif re.fullmatch(r"[1-9][0-9]{0,8}(,[1-9][0-9]{0,8})*", value):
-            return Span(sorted(set(map(int, value.split(",")))))
-        self.fail(f"{value!r} is no range: write one such as 10:200, 10:200:10 or 5,10,20.", param, ctx)
+            return CountRange(sorted(set(map(int, value.split(",")))))
+        self.fail(f"{value!r} is not a valid range: use for example 10:200, 10:200:10 or 5,10,20.", param, ctx)
 
 
-@click.command()
+@click.command(short_help="Try several numbers of clusters.")
 @click.argument("data", type=DATA)
-@click.option("-k", "--clusters", type=Counts(), required=True, help="From one number to another: 2:20, 10:200:10; or 5,10,20.")
-@mover_option
-@click.option("-o", "--output", type=click.Path(), help="A report: an html file.")
+@click.option("-k", "--clusters", type=CountRangeType(), required=True, help="Numbers of clusters: 2:20, 10:200:10 or 5,10,20.")
+@comparable_method_option
+@click.option("-o", "--output", type=click.Path(), help="Write a report to this HTML file.")
 @fit_options
 @rows_options
 @force_option
 @watch_options
-def sweep(data: str, clusters: Span, method: str, output: str | None, force: bool, **settings: Any) -> None:
-    """Try several numbers of clusters. Energy and simplified silhouette of each are told, and the knee, if there is one.
+def sweep(
+    data: str, clusters: CountRange, output: str | None, force: bool, progress: str, quiet: bool, as_json: bool, **options: Any
+) -> None:
+    """Try several numbers of clusters; show the energy and simplified silhouette of each, and the knee, if there is one.
 
-    Of ranges up to 30 numbers every one is tried; of longer ones some, and then more around the knee. A limit by --time is one
-    for each k.
+    In ranges of up to 30 values every k is tried; in longer ranges some, and then more around the knee. A time limit (--time)
+    applies to each k separately.
+
+    Example: shoal sweep rows.npy -k 2:20 -o sweep.html
     """
     from ..report import words
     from .data import open_data
-    from .output import refuse, saving, show, show_table, tell
-    from .plan import check_clusters, limited
-    from .progress import watching
-    from .trials import origin, ready, within
+    from .output import check_output_file, echo_stdout, reporting_write_errors, show, show_table
+    from .plan import check_clusters, limit_threads_of_all, memory_limit
+    from .progress import progress_reporter
+    from .trials import report_origin, standardize_rows
 
+    settings = FitSettings(**options)
+    _check_init(settings, clusters)
     path = None if output is None else Path(output)
     if path is not None:
-        refuse(path, force, data)
-    with watching(settings["progress"], settings["quiet"]) as watch, limited(settings):
+        check_output_file(path, force, data)
+    with progress_reporter(progress, quiet) as reporter, memory_limit(settings):
         rows = open_data(data, settings)
         check_clusters(clusters.counts[-1], rows.shape[0])
-        tries = within(rows, [(method, k) for k in clusters.counts], settings)
-        rows = ready(rows, data, settings)
-        points = _points(rows, clusters, min(tries, key=lambda one: one["threads"] or math.inf), watch)
-        found = _knee(points)
+        fits = limit_threads_of_all(rows, [replace(settings, clusters=k) for k in clusters.counts])
+        rows = standardize_rows(rows, data, settings)
+        points = _fit_all(rows, clusters, min(fits, key=lambda fit: fit.threads or math.inf), reporter)
+        knee = _find_knee(points)
         if path is not None:
             from ..report import write_sweep
 
-            with saving(path):
-                write_sweep(path, points, origin(data, "how many clusters?", settings["seed"]))
-    if settings["as_json"]:
-        told = {"data": data, "rows": rows.shape[0], "method": method, "points": [p._asdict() for p in points]}
-        show({**told, "knee": found, "knee_between": words.between(points, found), "report": output}, True, {})
+            with reporting_write_errors(path):
+                write_sweep(path, points, report_origin(data, "how many clusters?", settings.seed))
+    if as_json:
+        result = {"data": data, "rows": rows.shape[0], "method": settings.method, "points": [p._asdict() for p in points]}
+        show({**result, "knee": knee, "knee_between": words.between(points, knee), "report": output}, True, {})
         return
     scores = ["" if p.silhouette is None else f"{p.silhouette:.3f}" for p in points]
     cells = [
@@ -97,116 +106,137 @@ def sweep(data: str, clusters: Span, method: str, output: str | None, force: boo
         for p, score in zip(points, scores, strict=True)
     ]
     show_table(["k", "energy", "silhouette", "seconds", "ended"], cells)
-    for line in filter(None, (words.place(points, found), words.unfinished(points))):
-        tell(line)
+    written = "" if output is None else f"report: {output}"
+    for line in filter(None, (words.place(points, knee), words.unfinished(points), written)):
+        echo_stdout(line)
 
 
-def _knee(points: list[Any]) -> int | None:
+def _check_init(settings: FitSettings, clusters: CountRange) -> None:
+    """Raise a usage error if initial centroids from a file are to be used for several numbers of clusters."""
+    from .methods import INITIALIZATIONS
+
+    if settings.init is not None and settings.init not in INITIALIZATIONS and len(clusters.counts) > 1:
+        raise click.UsageError(
+            f"--init {settings.init}: a file of centroids has one number of clusters, and -k has several: "
+            f"use a single value of -k, or one of {', '.join(INITIALIZATIONS)}."
+        )
+
+
+def _find_knee(points: list[Any]) -> int | None:
+    """Return the k at the knee of the energy curve, or None."""
     import numpy as np
 
     from ..metrics import knee
 
-    good = [p for p in points if np.isfinite(p.energy)]
-    return knee([p.k for p in good], [p.energy for p in good])
+    finite = [p for p in points if np.isfinite(p.energy)]
+    return knee([p.k for p in finite], [p.energy for p in finite])
 
 
-def _nearer(points: list[Any]) -> list[int]:
-    """Numbers around the knee that were not tried, if there is one: all of them, or some where they are many."""
+def _counts_near_knee(points: list[Any]) -> list[int]:
+    """Return values of k around the knee that were not tried: all of them, or evenly spaced ones if there are many."""
     import numpy as np
 
     from ..report.words import between
 
-    low, high = between(points, _knee(points)) or (0, 0)
-    some = np.linspace(low + 1, high - 1, min(MORE, max(high - low - 1, 0))).round().astype(int)
-    return sorted(set(some.tolist()) - {p.k for p in points})
+    low, high = between(points, _find_knee(points)) or (0, 0)
+    counts = np.linspace(low + 1, high - 1, min(REFINED_COUNTS, max(high - low - 1, 0))).round().astype(int)
+    return sorted(set(counts.tolist()) - {p.k for p in points})
 
 
-class Grown(NamedTuple):
-    """Where a fit of more clusters can begin."""
+class FittedCenters(NamedTuple):
+    """Centroids of a fit, from which a fit with more clusters can start."""
 
     centers: Any
-    far: Any  # how likely rows of the sample are to be the next centres: the more so, the farther from all of these
+    errors: Any  # distance (cosine) or squared distance of each sample row to its nearest centroid
 
 
-def _points(rows: Any, span: Span, settings: dict[str, Any], watch: Any) -> list[Any]:
-    """From few clusters to many, and once more around the knee if there are others between."""
+def _fit_all(rows: Any, span: CountRange, settings: FitSettings, progress: Any) -> list[Any]:
+    """Fit every k of the range in increasing order, then further values around the knee if the range is coarse."""
     import numpy as np
 
     from ..metrics import simplified_silhouette
     from ..report import Point
-    from .trials import fitted
+    from .trials import timed_fit
 
-    rng, n = np.random.default_rng(settings["seed"]), rows.shape[0]
-    with reading_data():
-        sample = rows.take(np.sort(rng.choice(n, min(n, _room(rows, span, settings)), replace=False)))
-    out: list[Any] = []
-    grown: dict[int, Grown] = {}
+    rng, n = np.random.default_rng(settings.seed), rows.shape[0]
+    with reporting_data_errors():
+        sample = rows.take(np.sort(rng.choice(n, min(n, _sample_size(rows, span, settings)), replace=False)))
+    points: list[Any] = []
+    fitted: dict[int, FittedCenters] = {}
 
-    def attempt(k: int) -> None:
-        watch.note(f"k = {k:,}")
-        before = max((fewer for fewer in grown if fewer < k), default=0)
-        begun = _start(sample, k, grown.get(before), settings, rng)
-        model, seconds = fitted(settings["method"], rows, begun, settings, watch)
-        C, threads = model.cluster_centers_, settings["threads"]
-        quality = simplified_silhouette(sample, C, metric=settings["metric"], n_threads=threads) if k > 1 else None
-        out.append(Point(k, float(model.inertia_), quality, seconds, model.stop_reason_))
+    def fit_one(k: int) -> None:
+        progress.status(f"k = {k:,}")
+        previous = max((fewer for fewer in fitted if fewer < k), default=0)
+        centers = _initial_centers(sample, rows.feature_names, fitted.get(previous), replace(settings, clusters=k), rng)
+        model, seconds = timed_fit(rows, centers, settings, progress)
+        C, threads = model.cluster_centers_, settings.threads
+        silhouette = simplified_silhouette(sample, C, metric=settings.metric, n_threads=threads) if k > 1 else None
+        points.append(Point(k, float(model.inertia_), silhouette, seconds, model.stop_reason_))
         if not span.coarse:
-            grown.clear()
-        grown[k] = Grown(C, _far(model, sample))
+            fitted.clear()
+        fitted[k] = FittedCenters(C, _sample_errors(model, sample))
 
     for k in span.counts:
-        attempt(k)
-    for k in _nearer(out) if span.coarse else []:
-        attempt(k)
-    return sorted(out, key=lambda point: point.k)
+        fit_one(k)
+    for k in _counts_near_knee(points) if span.coarse else []:
+        fit_one(k)
+    return sorted(points, key=lambda point: point.k)
 
 
-def _room(rows: Any, span: Span, settings: dict[str, Any]) -> int:
-    """Rows for the sample: no more than a limit on memory leaves room for, but one for each cluster."""
+def _sample_size(rows: Any, span: CountRange, settings: FitSettings) -> int:
+    """Return the number of sample rows that fits into the memory limit, at least one for each cluster."""
     from ..data.rows import working_dtype
-    from .plan import parts
+    from .plan import bytes_by_part
 
     k = span.counts[-1]
-    wanted = max(SAMPLE, 10 * k)
-    if settings["memory"] is None:
+    wanted = max(MIN_SAMPLE_ROWS, 10 * k)
+    if settings.memory is None:
         return wanted
-    with reading_data():
-        some = rows.read(0, min(rows.shape[0], 1000))
-    size = (some.data.nbytes + some.indices.nbytes if hasattr(some, "indices") else some.nbytes) / some.shape[0]
-    size *= 4 * working_dtype(rows.dtype).itemsize / rows.dtype.itemsize  # as it is, and as a start is found in it
-    needed = parts(rows, settings["method"], k, settings["threads"], settings)
-    held = sum(span.counts) * rows.shape[1] * 8 if span.coarse else 0  # centres
-    left = settings["memory"] - held - sum(needed.values()) + needed.get("start", 0)
-    return max(k, min(wanted, int(left / size)))
+    with reporting_data_errors():
+        block = rows.read(0, min(rows.shape[0], 1000))
+    row_bytes = (block.data.nbytes + block.indices.nbytes if hasattr(block, "indices") else block.nbytes) / block.shape[0]
+    row_bytes *= 4 * working_dtype(rows.dtype).itemsize / rows.dtype.itemsize  # the sample and its copies in k-means
+    needed = bytes_by_part(rows, replace(settings, clusters=k), settings.threads)
+    center_bytes = sum(span.counts) * rows.shape[1] * 8 if span.coarse else 0  # centroids that later fits start from
+    available = settings.memory - center_bytes - sum(needed.values()) + needed.get("start", 0)
+    return max(k, min(wanted, int(available / row_bytes)))
 
 
-def _start(sample: Any, k: int, before: Grown | None, settings: dict[str, Any], rng: Any) -> Any:
-    """A start of its own, or the centres before with rows far from them: what is better after a few steps on the sample."""
+def _initial_centers(
+    sample: Any, names: Sequence[str] | None, previous: FittedCenters | None, settings: FitSettings, rng: Any
+) -> Any:
+    """Return the better of two initializations after a few steps on the sample, whose columns have these names.
+
+    One is independent; the other adds sample rows to the centroids of a fit with fewer clusters.
+    """
     import numpy as np
 
-    from .methods import estimator
+    from .estimators import make_estimator
 
-    chosen = {**settings, "time": None, "standardize": False, "extra": {"max_iter": STEPS}}
-    tries = [estimator("exact", k, chosen)]
-    if before is not None:
-        C, more = before.centers, _likely(before, sample, k - len(before.centers), rng)
-        tries.append(estimator("exact", k, {**chosen, "init": None}, init=np.concatenate([C, more.astype(C.dtype)])))
-    with reading_data(), warnings.catch_warnings(action="ignore"):
-        return min((model.fit(sample) for model in tries), key=lambda model: model.inertia_).cluster_centers_
+    short = replace(settings, method="exact", time=None, standardize=False, extra={"max_iter": INIT_STEPS})
+    models = [make_estimator(short, names)]
+    if previous is not None:
+        C, added = previous.centers, _draw_rows(previous, sample, settings.clusters - len(previous.centers), rng)
+        models.append(make_estimator(replace(short, init=None), init=np.concatenate([C, added.astype(C.dtype)])))
+    with reporting_data_errors(), warnings.catch_warnings(action="ignore"):
+        return min((model.fit(sample) for model in models), key=lambda model: model.inertia_).cluster_centers_
 
 
-def _far(model: Any, sample: Any) -> Any:
-    """Of the sample's rows from the nearest centre, some rows after others: all distances at once may be too many."""
+def _sample_errors(model: Any, sample: Any) -> Any:
+    """Return the error of each sample row, computed in blocks because all distances may not fit into memory."""
     import numpy as np
 
-    parts = [model.transform(sample[i : i + SOME]).min(axis=1) for i in range(0, sample.shape[0], SOME)]
+    step = DISTANCE_BLOCK_ROWS
+    with warnings.catch_warnings(action="ignore"):  # that the sample has no column names
+        parts = [model.transform(sample[i : i + step]).min(axis=1) for i in range(0, sample.shape[0], step)]
     return np.concatenate(parts).astype(np.float64) ** (1 if model.metric == "cosine" else 2)
 
 
-def _likely(before: Grown, sample: Any, count: int, rng: Any) -> Any:
-    """Rows of the sample, the likelier the farther from all centres."""
+def _draw_rows(previous: FittedCenters, sample: Any, count: int, rng: Any) -> Any:
+    """Draw sample rows with probability proportional to their errors, as k-means++ does."""
     import numpy as np
 
-    likely = before.far / before.far.sum() if np.count_nonzero(before.far) >= count else None
-    some = sample[rng.choice(sample.shape[0], count, replace=sample.shape[0] < count, p=likely)]
-    return some.toarray() if hasattr(some, "toarray") else some
+    errors = previous.errors
+    probabilities = errors / errors.sum() if np.count_nonzero(errors) >= count else None
+    drawn = sample[rng.choice(sample.shape[0], count, replace=sample.shape[0] < count, p=probabilities)]
+    return drawn.toarray() if hasattr(drawn, "toarray") else drawn

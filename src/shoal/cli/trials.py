@@ -1,4 +1,4 @@
-"""What `compare` and `sweep` share: where fits start, one of them after the other, and the head of their reports."""
+"""Functions that `compare` and `sweep` share: common initial centroids, timed fits and the header of the report."""
 
 from __future__ import annotations
 
@@ -6,75 +6,77 @@ import datetime
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .data import fingerprint
-from .errors import opening, reading_data
-from .methods import estimator
-from .plan import threads_for
-from .progress import Watch
+from .errors import reporting_data_errors, reporting_open_errors
+from .estimators import make_estimator, resolve_init
+from .progress import ProgressReporter
+from .settings import FitSettings
 
 
-def ready(rows: Any, data: str, settings: Mapping[str, Any]) -> Any:
-    """The rows of a file, standardized if that is wanted."""
-    if not settings.get("standardize"):
+def standardize_rows(rows: Any, data: str, settings: FitSettings) -> Any:
+    """Return the rows, with standardized columns if the settings say so."""
+    if not settings.standardize:
         return rows
     from ..data.scaling import Scaled, scaled_dtype
     from ..fit.standardized import scales_of
 
-    with opening(data):
-        scales = scales_of(rows, None, settings["threads"])
+    with reporting_open_errors(data):
+        scales = scales_of(rows, None, settings.threads)
         return Scaled(rows, scales, scaled_dtype(rows, scales))
 
 
-def within(rows: Any, fits: Sequence[tuple[str, int]], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The settings of several fits (method, clusters), each with no more threads than the limit on memory has room for.
+def initial_centers(rows: Any, settings: FitSettings) -> Any:
+    """Return initial centroids for several fits of the same rows: those that `KMeans` starts from with this seed.
 
-    They are refused if one of them has none at all.
+    The rows are standardized already, if they have to be.
     """
-    plain = {**settings, "extra": {}}
-    counts = threads_for(rows, fits, plain)
-    return [{**plain, "method": m, "clusters": k, "threads": t} for (m, k), t in zip(fits, counts, strict=True)]
+    import numpy as np
 
-
-def start(rows: Any, k: int, settings: Mapping[str, Any]) -> Any:
-    """Centres for several fits to start from."""
+    from ..data.frame import Frame
+    from ..data.rows import Rows
     from ..data.statistics import enter_frame
+    from ..data.validation import check_centers
     from ..execution.threads import on_threads
+    from ..fit.input import check_rows
+    from ..fit.random_streams import generator
+    from ..kmeans.init import SETTLED
 
-    named = {**settings, "names": rows.feature_names}
-    model = estimator("exact", k, {**named, "time": None, "extra": {}, "standardize": False})
-    with reading_data():
-        opened, given = model._validate_input(rows, None)
-        if given is not None:
-            return given
-        with on_threads(opened, model.n_threads) as opened:
+    init = resolve_init(replace(settings, init=settings.init or "k-means++"), rows.feature_names)
+    with reporting_data_errors():
+        source = check_rows(None, rows, reset=True)
+        if not isinstance(init, str):
+            return check_centers(init, settings.clusters, source.shape[1])
+        with on_threads(Rows.of(source, None, Frame.of(settings.metric)), settings.threads) as opened:
             opened, _ = enter_frame(opened)
-            return opened.frame.out_of(model._start(opened, None, rows, settings["seed"], 0), opened.dtype)
+            C = SETTLED.methods[init](opened, settings.clusters, generator(settings.seed, 0))
+            return opened.frame.out_of(np.ascontiguousarray(C, opened.dtype), opened.dtype)
 
 
-def fitted(method: str, rows: Any, centers: Any, settings: Mapping[str, Any], watch: Watch) -> tuple[Any, float]:
-    """A model that started there, and the seconds it took."""
-    plain = {**settings, "init": None, "extra": {}, "standardize": False}
-    model = estimator(method, len(centers), plain, init=centers, callback=watch.step)
-    begun = time.perf_counter()
-    with reading_data():
+def timed_fit(rows: Any, centers: Any, settings: FitSettings, progress: ProgressReporter) -> tuple[Any, float]:
+    """Fit a model from the given initial centroids. Return it and the seconds that the fit took."""
+    plain = replace(settings, clusters=len(centers), init=None, extra={}, standardize=False)
+    model = make_estimator(plain, init=centers, callback=progress.on_step)
+    started = time.perf_counter()
+    with reporting_data_errors():
         model.fit(rows)
-    return model, time.perf_counter() - begun
+    return model, time.perf_counter() - started
 
 
-def origin(data: str, title: str, seed: int) -> Any:
+def report_origin(data: str, title: str, seed: int) -> Any:
+    """Return the origin of a report: the command, the data and the date."""
     from ..report import Origin
 
-    with opening(data):
-        prints = fingerprint(data)
+    with reporting_open_errors(data):
+        data_fingerprint = fingerprint(data)
     return Origin(
         title=f"{Path(data).name}: {title}",
         command=shlex.join(["shoal", *sys.argv[1:]]),
         seed=seed,
         data=str(Path(data).absolute()),
-        fingerprint=prints,
+        fingerprint=data_fingerprint,
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from .source import FileSource, Source
 from .tables import find_table
-from .types import Array, at_most_float64, sparse_dtype
+from .types import Array, at_most_float64, sparse_dtype, sum_duplicates
 
 LARGE = 1 << 28  # bytes of a memory map from which on its pages are released after each read, to bound resident memory
 ROWS_PER_RELEASE = 1024  # rows taken by index from such a map between two releases of its pages
@@ -98,8 +98,11 @@ class SparseSource(MemorySource):
         csr = _validated(X)
         csr = csr.astype(sparse_dtype(csr.dtype), copy=False).tocsr()
         if not csr.has_canonical_format:  # kernels require sorted indices without duplicates
-            csr = csr.copy()
-            csr.sum_duplicates()
+            summed = csr.copy()
+            if sum_duplicates(summed):
+                summed = csr.astype(np.float64)
+                summed.sum_duplicates()
+            csr = summed
         data = csr.data
         parts = (at_most_float64(data), csr.indices, csr.indptr)
         self.X = sparse.csr_array(parts, shape=csr.shape, copy=False)

@@ -36,6 +36,17 @@ def sparse_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize == 2 else dtype.newbyteorder("=")
 
 
+def sum_duplicates(X: Any) -> bool:
+    """Sum duplicate entries of a CSR matrix in place; return whether a sum overflowed its integer type and wrapped around."""
+    if X.dtype.kind not in "iu":
+        X.sum_duplicates()
+        return False
+    exact = X.astype(np.float64)  # an overflow changes a sum by at least 2^bits, far more than float64 rounds it
+    X.sum_duplicates()
+    exact.sum_duplicates()
+    return bool((np.abs(exact.data - X.data.astype(np.float64)) >= 2.0 ** (8 * X.dtype.itemsize - 1)).any())
+
+
 def at_most_float64(values: Array) -> Array:
     """Convert long doubles to float64. Values out of range become infinite, which `check_finite` reports."""
     if values.dtype.kind != "f" or values.dtype.itemsize <= 8:

@@ -1,4 +1,4 @@
-"""The data set that ships with Shoal, for the demo and for first steps."""
+"""The bundled data set, used by the demo and in examples."""
 
 from __future__ import annotations
 
@@ -12,13 +12,27 @@ __all__ = ["load_pendigits"]
 
 
 def load_pendigits() -> tuple[NDArray[Any], NDArray[Any]]:
-    """Pen strokes of 10,992 handwritten digits, and the digits.
+    """Load the pen strokes of 10,992 handwritten digits.
 
-    X is (10992, 16) uint8: eight points along the stroke, x and y in turn, from 0 to 100. y is (10992,) uint8: 0 to 9.
+    Returns
+    -------
+    X : ndarray of shape (10992, 16), dtype uint8
+        Eight points along each pen stroke, as alternating x and y coordinates from 0 to 100.
+    y : ndarray of shape (10992,), dtype uint8
+        The digits, 0 to 9.
 
-    "Pen-Based Recognition of Handwritten Digits" by E. Alpaydin and F. Alimoglu, UCI Machine Learning Repository,
-    doi:10.24432/C5MG6K, licensed under CC BY 4.0. Training and test part in one; values unchanged, stored as uint8.
+    Notes
+    -----
+    Training and test set are concatenated; values are unchanged. The data are licensed under CC BY 4.0.
 
+    References
+    ----------
+    E. Alpaydin, F. Alimoglu (1996), Pen-Based Recognition of Handwritten Digits, UCI Machine Learning Repository,
+    doi:10.24432/C5MG6K.
+
+    Examples
+    --------
+    >>> from shoal.datasets import load_pendigits
     >>> X, y = load_pendigits()
     >>> X.shape, int(X.max()), y.shape, int(y.max())
     ((10992, 16), 100, (10992,), 9)

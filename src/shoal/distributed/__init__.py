@@ -1,1 +1,1 @@
-"""The same methods on workers elsewhere. The only room that imports dask."""
+"""Fits and predictions on the workers of a Dask cluster. The only subpackage that imports dask."""

@@ -1,7 +1,7 @@
-"""A client for the command line: of a scheduler that is there, or of workers that are started here, on loopback alone.
+"""Dask clients for the command line: connect to a scheduler, or start workers on the loopback interface.
 
-Whoever can reach a scheduler can have it run anything, and so can other users of this machine reach one on loopback: where the
-package cryptography is installed, ours takes nobody without its certificate, which lives in memory alone.
+Anyone who can connect to a Dask scheduler can run code on its workers, including other users of this machine. A local cluster
+therefore uses TLS with a temporary certificate, which is never written to disk, where the package cryptography is installed.
 """
 
 from __future__ import annotations
@@ -15,28 +15,24 @@ import dask
 from distributed import Client, LocalCluster, Security
 from distributed.comm.addressing import parse_address, parse_host_port
 
-CONNECT = 10  # seconds
-OURS = {
-    "distributed.scheduler.allowed-failures": 0,  # `rounds` counts them
-    "distributed.worker.profile.enabled": False,  # looks at every worker a hundred times a second, whether or not it works
+CONNECT_SECONDS = 10  # time that a scheduler has to accept a connection
+LOCAL_CLUSTER_CONFIG = {
+    "distributed.scheduler.allowed-failures": 0,  # `failures` counts the workers that die during a task
+    "distributed.worker.profile.enabled": False,  # the profiler samples every worker 100 times a second, even when idle
 }
 
 
 @contextlib.contextmanager
 def client_of(scheduler: str | None, workers: int) -> Iterator[Client]:
-    """Closed in the end, with the workers if they were started here."""
+    """Yield a client of the scheduler at an address, or of a new local cluster if the address is None.
+
+    The client is closed on exit, and so is a cluster that was started here.
+    """
     with contextlib.ExitStack() as stack:
         if scheduler is not None:
-            try:
-                kind, where = parse_address(scheduler)
-                if kind in ("tcp", "tls"):
-                    parse_host_port(where)  # which knows what is missing; a client would wait for it
-                client = Client(scheduler, set_as_default=False, timeout=CONNECT)
-            except (OSError, ValueError) as error:
-                raise ConnectionError(f"--scheduler {scheduler}: nobody answers there ({error}): check the address.") from error
-            yield stack.enter_context(client)
+            yield stack.enter_context(_connect(scheduler))
             return
-        stack.enter_context(dask.config.set(OURS))
+        stack.enter_context(dask.config.set(LOCAL_CLUSTER_CONFIG))
         cluster = LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -50,7 +46,18 @@ def client_of(scheduler: str | None, workers: int) -> Iterator[Client]:
         yield stack.enter_context(Client(cluster, set_as_default=False))
 
 
+def _connect(scheduler: str) -> Client:
+    """Return a client of the scheduler at an address."""
+    try:
+        protocol, location = parse_address(scheduler)
+        if protocol in ("tcp", "tls"):
+            parse_host_port(location)  # reports a missing port at once; a client would wait until its timeout
+        return Client(scheduler, set_as_default=False, timeout=CONNECT_SECONDS)
+    except (OSError, ValueError) as error:
+        raise ConnectionError(f"--scheduler {scheduler}: no Dask scheduler answers ({error}): check the address.") from error
+
+
 def close(cluster: LocalCluster) -> None:
-    """Dask stumbles, when all is over, over workers that died before it had heard of them."""
+    """Close a cluster. Dask raises KeyError for workers that died before they were registered; ignore it."""
     with contextlib.suppress(KeyError):
         cluster.close()

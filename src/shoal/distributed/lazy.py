@@ -1,4 +1,4 @@
-"""What a model says of rows that are still to come: a dask array, chunk by chunk, computed whenever somebody asks for it."""
+"""Lazy predictions for Dask collections: a Dask array with one chunk per chunk of X, computed on demand."""
 
 from __future__ import annotations
 
@@ -15,77 +15,87 @@ from distributed import default_client
 from sklearn.utils.validation import check_is_fitted
 
 from ..data.types import Array
-from .partitions import no_rows
+from .partitions import empty_rows
 
 
-def later(model: Any, name: str, X: Any) -> Any:
-    """model.name(X), as a dask array with the chunks of X."""
+def map_method(model: Any, method: str, X: Any) -> Any:
+    """Return model.method(X) as a Dask array with the chunks of X. Invalid arguments raise here, not when it is computed."""
     check_is_fitted(model)
     if len(X.shape) != 2 or X.shape[1] != model.n_features_in_:
         raise ValueError(
-            f"X has shape {X.shape}, but {type(model).__name__} is expecting {model.n_features_in_} features as input: give "
-            "the columns of the fit."
+            f"X has shape {X.shape}, but {type(model).__name__} is expecting {model.n_features_in_} features as input: use the "
+            "columns that the model was fitted on."
         )
-    light, array = _light(model), isinstance(X, da.Array)
-    if not array:
-        no_rows(X._meta)
+    light_model, is_array = _strip_model(model), isinstance(X, da.Array)
+    if not is_array:
+        empty_rows(X._meta)  # raises for columns that are not numeric
     elif X.dtype.kind not in "biuf":
         raise TypeError(f"X holds values of type {X.dtype}: give real numbers.")
-    with contextlib.suppress(ValueError):  # of who has no client, and sends the model nowhere
+    with contextlib.suppress(ValueError):  # raised if there is no client: the model stays in this process
         default_client()
-        cloudpickle.dumps(light)  # some models can't be sent, and say so
-    one: Any = np.ones((1, model.n_features_in_), X.dtype if array else np.float64)
-    if not array:
-        import pandas
-
-        one = pandas.DataFrame(one, columns=X.columns).astype(X._meta.dtypes.to_dict())  # its names are looked at, too
-    none, shared = _said(one, light, name, None)[:0], dask.delayed(light)
-    if not isinstance(none, np.ndarray):
-        raise TypeError(f"{name} of a dask collection is a dask array: leave set_output at its default.")
-    if array:
+        cloudpickle.dumps(light_model)  # raises for models that cannot be sent to workers
+    empty = _call_method(_sample_row(model, X), light_model, method, None)[:0]
+    if not isinstance(empty, np.ndarray):
+        raise TypeError(f"{method} of a Dask collection returns a Dask array: leave set_output at its default.")
+    shared_model = dask.delayed(light_model)
+    if is_array:
         X = X.rechunk({1: -1})
-        said = {"dtype": none.dtype, "meta": none, "model": shared, "method": name, "none": none}
-        if none.ndim == 1:
-            return X.map_blocks(_said, drop_axis=1, **said)
-        return X.map_blocks(_said, chunks=(X.chunks[0], none.shape[1:]), **said)
-    parts = [dask.delayed(_said)(part, shared, name, none, [{"chunk-location": (i,)}]) for i, part in enumerate(X.to_delayed())]
-    shape = (np.nan, *none.shape[1:])
-    return da.concatenate([da.from_delayed(part, shape, none.dtype, none) for part in parts], allow_unknown_chunksizes=True)
+        options = {"dtype": empty.dtype, "meta": empty, "model": shared_model, "method": method, "empty": empty}
+        if empty.ndim == 1:
+            return X.map_blocks(_call_method, drop_axis=1, **options)
+        return X.map_blocks(_call_method, chunks=(X.chunks[0], empty.shape[1:]), **options)
+    call = dask.delayed(_call_method)
+    parts = [call(part, shared_model, method, empty, [{"chunk-location": (i,)}]) for i, part in enumerate(X.to_delayed())]
+    shape = (np.nan, *empty.shape[1:])
+    return da.concatenate([da.from_delayed(part, shape, empty.dtype, empty) for part in parts], allow_unknown_chunksizes=True)
 
 
-def _said(rows: Any, model: Any, method: str, none: Array | None, block_info: Any = None) -> Any:
-    """Of one chunk, by one thread; workers have others for other chunks. Dask fills in `block_info`."""
-    if rows.shape[0] == 0 and none is not None:
-        return none
+def _sample_row(model: Any, X: Any) -> Any:
+    """Return one row of ones with the dtypes and the column names of X, to find the shape and the dtype of the result."""
+    if isinstance(X, da.Array):
+        return np.ones((1, model.n_features_in_), X.dtype)
+    import pandas
+
+    ones = np.ones((1, model.n_features_in_), np.float64)
+    return pandas.DataFrame(ones, columns=X.columns).astype(X._meta.dtypes.to_dict())
+
+
+def _call_method(rows: Any, model: Any, method: str, empty: Array | None, block_info: Any = None) -> Any:
+    """Return model.method(rows) for one chunk. Dask fills in `block_info`; `empty` is None for the sample row."""
+    if rows.shape[0] == 0 and empty is not None:
+        return empty
     with warnings.catch_warnings():
-        if none is None:  # made-up rows, for the shape of the answer
+        if empty is None:  # warnings about made-up values would mislead
             warnings.simplefilter("ignore")
         try:
             return getattr(model, method)(rows)
         except ValueError as error:
-            raise ValueError(f"{error}{_where(block_info)}") from error
+            raise ValueError(f"{error}{_describe_offset(block_info)}") from error
 
 
-def _where(block_info: Any) -> str:
-    """From where the rows of a chunk are counted."""
+def _describe_offset(block_info: Any) -> str:
+    """Return a sentence that relates row numbers within a chunk to those of X."""
     if not block_info:
         return ""
     start = block_info[0].get("array-location", [(np.nan,)])[0][0]
     if np.isnan(start):
-        return f" Its rows are counted within chunk {block_info[0]['chunk-location'][0]} of X."
-    return f" Its rows are counted from row {start} of X on, where a chunk begins." if start else ""
+        return f" Row numbers are relative to the start of chunk {block_info[0]['chunk-location'][0]} of X."
+    return f" Row numbers are relative to row {start} of X, the start of a chunk." if start else ""
 
 
-def _light(model: Any) -> Any:
-    """The same model without what new rows have no use for."""
-    light = copy(model)
+def _strip_model(model: Any) -> Any:
+    """Return a copy of a model without what predictions do not need, which runs on one thread.
+
+    Dask has a thread for each chunk.
+    """
+    light_model = copy(model)
     for unused in ("labels_", "history_"):
-        vars(light).pop(unused, None)
-    if hasattr(light, "callback"):
-        light.callback = None
-    if hasattr(light, "n_threads"):
-        light.n_threads = 1
+        vars(light_model).pop(unused, None)
+    if hasattr(light_model, "callback"):
+        light_model.callback = None
+    if hasattr(light_model, "n_threads"):
+        light_model.n_threads = 1
     for inner in ("estimator", "estimator_"):
-        if inner in vars(light):
-            setattr(light, inner, _light(getattr(light, inner)))
-    return light
+        if inner in vars(light_model):
+            setattr(light_model, inner, _strip_model(getattr(light_model, inner)))
+    return light_model

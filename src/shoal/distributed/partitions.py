@@ -1,6 +1,6 @@
-"""Where the rows of a partition are: in a file that workers find under its path, or in chunks that follow from a dask graph.
+"""Partitions of distributed rows: a range of a file that workers open by its path, or chunks computed from a Dask graph.
 
-What is opened has to be what the driver was told: other files and other types are refused before anybody uses them.
+Workers verify what they open: files that have changed, and chunks of another shape or dtype than declared, are refused.
 """
 
 from __future__ import annotations
@@ -19,106 +19,128 @@ from ..data.source import Source
 from ..data.sources import find_source
 from ..data.types import is_sparse
 
-_OPENING = Lock()  # a packed file is unpacked once, however many threads a worker has
+_open_lock = Lock()  # threads of one worker open a file once, not once each
 
 
-class Piece(Protocol):
-    """Where a partition's rows are."""
+class Partition(Protocol):
+    """Description of a partition's rows that a worker can open."""
 
-    def open(self, near: list[Any]) -> tuple[Source, int]:
-        """A source, and the number of its first row; `near`: what workers have at hand of it."""
-
-
-class FilePiece(NamedTuple):
-    """Rows of a file that workers find under its path."""
-
-    packed: bytes  # the source: its path and how to read it
-    content: str  # what the file is known again by: it may be another for another fit
-
-    def open(self, near: list[Any]) -> tuple[Source, int]:
-        return _opened(*self), 0
+    def open(self, dependencies: list[Any]) -> tuple[Source, int]:
+        """Return a source and the index of its first row, given the values of the partition's dependencies."""
 
 
-def _opened(packed: bytes, content: str) -> Any:
-    with _OPENING:
-        return _open_once(packed, content)
+class FilePartition(NamedTuple):
+    """Rows of a file that workers open by its path."""
+
+    packed: bytes  # the pickled source: its path and how to read it
+    content: str  # fingerprint of the file, since the same path may hold other rows in another fit
+
+    def open(self, dependencies: list[Any]) -> tuple[Source, int]:
+        return _open_file(*self), 0
+
+
+def _open_file(packed: bytes, content: str) -> Any:
+    """Return the source of a file, opened once per worker process."""
+    with _open_lock:
+        return _open_file_cached(packed, content)
 
 
 @lru_cache(maxsize=4)
-def _open_once(packed: bytes, _: str) -> Any:
-    source = pickle.loads(packed)  # made by the driver of this fit, not found in a file
+def _open_file_cached(packed: bytes, _: str) -> Any:
+    source = pickle.loads(packed)  # pickled by the driver of this fit, never read from a file
     source.prepare_multi_pass()
     return source
 
 
-class GraphPiece(NamedTuple):
-    """Chunks that follow from a dask graph, and those that workers have at hand already."""
+class GraphPartition(NamedTuple):
+    """Chunks computed from a Dask graph and from values that workers hold already."""
 
-    start: int
-    graph: dict[Any, Any]
+    start: int  # index of the first row
+    graph: dict[Any, Any]  # all that the chunks depend on, except for what workers hold
     keys: list[Any]  # of the chunks
-    shapes: list[tuple[int, int]]  # of them, if they are known
-    at_hand: list[Any]  # keys of what `near` holds
-    none: Any = None  # no rows, of the type that dask expects
+    shapes: list[tuple[int, int]]  # declared shapes of the chunks; empty if not known
+    dependency_keys: list[Any]  # keys of the values that workers hold
+    empty: Any = None  # zero rows of the declared type
+    columns: list[Any] | None = None  # declared names of the columns; None for arrays
 
-    def open(self, near: list[Any]) -> tuple[Source, int]:
-        chunks = self.chunks(near)
+    def open(self, dependencies: list[Any]) -> tuple[Source, int]:
+        chunks = self.compute_chunks(dependencies)
+        for chunk in chunks:
+            check_chunk_type(chunk)
         for chunk, shape in zip(chunks, self.shapes, strict=False):
-            check_kind(chunk)
-            told = [f"shape {shape}", _kind_of(self.none)]
-            here = [f"shape {chunk.shape}", told[1] if _may_be(chunk, self.none) else _kind_of(chunk)]
-            if here != told:
-                which = f"A chunk of X, among the rows from {self.start:,} on, has {', '.join(here)}"
-                raise ValueError(
-                    f"{which}, but {', '.join(told)} was told: see how X is made (a wrong dtype= or meta=?), or persist it if "
-                    "that differs from time to time."
-                )
-        return find_source(stacked(chunks)), self.start
+            self._check_chunk(chunk, shape)
+        if self.columns is None:  # tables are stacked by the names of their columns, arrays by position
+            chunks = [find_source(chunk).read(0, chunk.shape[0]) if hasattr(chunk, "columns") else chunk for chunk in chunks]
+        return find_source(stack_chunks(chunks)), self.start
 
-    def chunks(self, near: list[Any]) -> list[Any]:
-        return list(dask.get({**self.graph, **dict(zip(self.at_hand, near, strict=True))}, self.keys))
+    def compute_chunks(self, dependencies: list[Any]) -> list[Any]:
+        """Return the values of the chunks."""
+        return list(dask.get({**self.graph, **dict(zip(self.dependency_keys, dependencies, strict=True))}, self.keys))
+
+    def _check_chunk(self, chunk: Any, shape: tuple[int, int]) -> None:
+        """Raise ValueError if a chunk differs from what the collection declares."""
+        self._check_columns(chunk)
+        declared = [f"shape {shape}", _describe_dtype(self.empty)]
+        actual = [f"shape {chunk.shape}", declared[1] if _is_compatible(chunk, self.empty) else _describe_dtype(chunk)]
+        if actual != declared:
+            raise ValueError(
+                f"A chunk of X, in the partition that starts at row {self.start:,}, has {', '.join(actual)}, but X declares "
+                f"{', '.join(declared)}: check the dtype= and meta= arguments that X was created with, or persist X if it is "
+                "not deterministic."
+            )
+
+    def _check_columns(self, chunk: Any) -> None:
+        """Raise ValueError if a table has other columns than declared, or the same ones in another order."""
+        if self.columns is not None and list(getattr(chunk, "columns", self.columns)) != self.columns:
+            raise ValueError(
+                f"A chunk of X, in the partition that starts at row {self.start:,}, has columns {list(chunk.columns)}, but X "
+                f"declares {self.columns}: select the declared columns, in this order, in every partition of X."
+            )
 
 
-def type_of(rows: Any) -> np.dtype:
-    """Of numbers; in a table, of all columns together. A column that may have gaps is one of floats."""
+def numeric_dtype(rows: Any) -> np.dtype:
+    """Return the dtype of an array, or the common dtype of a table's columns, where extension types count as float64."""
     if not hasattr(rows, "columns"):
-        kind: np.dtype[Any] = np.dtype(rows.dtype)
-        return kind
-    kinds = [np.dtype(kind if isinstance(kind, np.dtype) else np.float64) for kind in rows.dtypes]
-    found: np.dtype[Any] = np.result_type(*kinds)
-    return found
+        dtype: np.dtype[Any] = np.dtype(rows.dtype)
+        return dtype
+    dtypes = [np.dtype(dtype if isinstance(dtype, np.dtype) else np.float64) for dtype in rows.dtypes]
+    common: np.dtype[Any] = np.result_type(*dtypes)
+    return common
 
 
-def _kind_of(rows: Any) -> str:
-    return f"{'sparse ' if is_sparse(rows) else ''}{type_of(rows)}"
+def _describe_dtype(rows: Any) -> str:
+    return f"{'sparse ' if is_sparse(rows) else ''}{numeric_dtype(rows)}"
 
 
-def _may_be(chunk: Any, none: Any) -> bool:
-    """Does the type that was told hold what is there? Floats may lose digits, but nothing else may be lost."""
-    here, told = type_of(chunk), type_of(none)
-    return is_sparse(chunk) == is_sparse(none) and (np.can_cast(here, told) or here.kind == told.kind == "f")
+def _is_compatible(chunk: Any, empty: Any) -> bool:
+    """Return whether the declared dtype holds the chunk's values. Floats may be rounded; no other loss is allowed."""
+    actual, declared = numeric_dtype(chunk), numeric_dtype(empty)
+    return is_sparse(chunk) == is_sparse(empty) and (np.can_cast(actual, declared) or actual.kind == declared.kind == "f")
 
 
-def no_rows(meta: Any) -> Any:
-    """Of a table, like what its columns come to."""
+def empty_rows(meta: Any) -> Any:
+    """Return an array without rows, in the common dtype of a table's columns."""
     if not len(meta.columns):
-        raise ValueError("X has no columns: give some to cluster by.")
-    for name, kind in zip(meta.columns, meta.dtypes, strict=True):
-        if kind.kind not in "biuf" and not hasattr(kind, "categories"):  # which may be numbers
-            raise ValueError(f"Column {name!r} of X holds values of type {kind}: give real numbers, or drop it.")
-    return find_source(np.empty((0, len(meta.columns)), type_of(meta))).read(0, 0)
+        raise ValueError("X has no columns: give at least one.")
+    for name, dtype in zip(meta.columns, meta.dtypes, strict=True):
+        if dtype.kind not in "biuf" and not hasattr(dtype, "categories"):  # categories may be numbers
+            raise ValueError(f"Column {name!r} of X holds values of type {dtype}: give real numbers, or drop it.")
+    return find_source(np.empty((0, len(meta.columns)), numeric_dtype(meta))).read(0, 0)
 
 
-def check_kind(chunk: Any) -> None:
-    """Is this, of a chunk or of what dask expects of it, something that can be clustered?"""
+def check_chunk_type(chunk: Any) -> None:
+    """Raise an error if a chunk, or a collection's `_meta`, is not an array or a table that can be clustered."""
     if np.ma.is_masked(chunk):
-        raise ValueError("X has chunks with masks, which would be forgotten: fill them in or drop these rows.")
+        raise ValueError("X has masked chunks, whose masks would be ignored: fill the masked values or drop these rows.")
     if not (isinstance(chunk, np.ndarray) or is_sparse(chunk) or hasattr(chunk, "columns")):
-        kind = f"{type(chunk).__module__}.{type(chunk).__name__}"
-        raise TypeError(f"X has chunks of type {kind}: give arrays of NumPy, sparse ones of SciPy, or dataframes.")
+        name = f"{type(chunk).__module__}.{type(chunk).__name__}"
+        raise TypeError(f"X has chunks of type {name}: use NumPy arrays, SciPy sparse arrays or dataframes.")
+    if chunk.ndim != 2:
+        raise ValueError(f"X has a chunk of shape {chunk.shape}: all chunks must be two-dimensional.")
 
 
-def stacked(chunks: list[Any]) -> Any:
+def stack_chunks(chunks: list[Any]) -> Any:
+    """Return chunks of one type, one below the other."""
     if len(chunks) == 1:
         return chunks[0]
     if is_sparse(chunks[0]):
@@ -130,14 +152,17 @@ def stacked(chunks: list[Any]) -> Any:
     return pandas.concat(chunks)
 
 
-def group(sizes: list[int], least: int) -> list[tuple[int, int]]:
-    """Ranges of neighbouring chunks that hold so many rows together, or a single one; fixed by the chunks alone."""
-    ends, held = [0], 0
+def group_chunks(sizes: list[int], min_rows: int) -> list[tuple[int, int]]:
+    """Return ranges of adjacent chunks with at least this many rows each, except for the last.
+
+    The ranges depend on the chunk sizes alone, so results do not depend on the number of workers.
+    """
+    ends, n_rows = [0], 0
     for i, size in enumerate(sizes):
-        held += size
-        if held >= least:
+        n_rows += size
+        if n_rows >= min_rows:
             ends.append(i + 1)
-            held = 0
+            n_rows = 0
     if ends[-1] < len(sizes):
         ends.append(len(sizes))
     return list(pairwise(ends))

@@ -1,299 +1,264 @@
-"""Rounds of tasks on a dask cluster: one task a partition, results in their order, whatever happens to workers meanwhile.
+"""Scheduling of one task per partition on a Dask cluster, with answers in partition order and recovery from lost workers.
 
-A round is a barrier, and all that it needs it sends: a worker that dies costs the work it was at, which dask does again. A task
-that takes much longer than the others (its worker may be frozen) is sent once more, to somebody else, and the first answer
-counts. No more tasks are under way than keep the workers busy, so that the time since a task was sent is about what it takes.
-Short tasks travel together (see `loads`); if something is wrong with them, each goes again alone.
+A pass over the rows ends with a barrier, and every task carries all that it needs. A worker that dies therefore costs no more
+than its current tasks, which Dask runs again. A task that takes much longer than the others, because its worker may be frozen,
+is submitted again, and the first answer counts. No more tasks are in flight than keep the workers busy, so that the time since
+a submission is about the time that the task takes. Short tasks are submitted in batches (see `task_batching`); after a failure,
+the tasks of a batch are submitted one by one.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import partial
-from itertools import chain
-from queue import Empty, SimpleQueue
-from statistics import median
 from typing import Any
 
-from distributed import CancelledError, Future, KilledWorker, rejoin, secede
+from distributed import CancelledError, Future, KilledWorker
 
 from ..exceptions import ClusterLostError
-from .task_batching import GULP, SMALL, Habit, Sent, Task, divided, most_of
-from .tasks import pack, several
-from .workers import PULSE, SILENCE, TICK, Crew
+from . import lateness
+from .failures import FailureTracker
+from .in_flight import InFlight, Submission
+from .result_buffer import ResultBuffer
+from .task_batching import MAX_BATCH_ANSWER_BYTES, Task, TaskStats, make_batches, make_calls, tasks_per_batch
+from .workers import POLL_SECONDS, REFRESH_SECONDS, UNREACHABLE_SECONDS, WorkerPool, without_worker_thread
 
-PATIENCE, TIMES = 30.0, 4.0  # seconds, and medians of this round, after which a task is sent again
-AHEAD, MOST = 3, 8  # loads under way, a thread; and those that are done, but not yet their turn
-KILLS = 3  # workers that a task may cost
-INLINE = 1 << 18  # bytes of an order up to which every task brings it along
-SLOWEST = 2e7  # bytes a second of a link that is worth waiting for
-CANCELLED = 10  # times that a task may be
+MAX_IN_FLIGHT = 3  # batches per thread: one that runs and two that wait, so that no worker idles while the driver is busy
+MAX_AHEAD = 8  # batches per thread between the next answer to yield and the last batch submitted; limits memory for answers
+MAX_INLINE_SPEC_BYTES = 1 << 18  # specifications up to this size are sent with every task; workers share larger ones
+MIN_BYTES_PER_SECOND = 2e7  # bandwidth assumed for the timeout of a fetch: 160 Mbit/s
 
 
-class Round:
-    """A task for each list of futures that it needs; `make(i)` makes the i-th of them, as often as it is sent."""
+class OrderedScheduler:
+    """Run one task per partition on a pool of workers, and yield the answers in order.
+
+    Invariant: between two calls, every task is in exactly one place, in this order unless something fails:
+    `queue` (not submitted), `in_flight.attempts` (submitted), `buffer.remote` (answered, on a worker), `buffer.fetched` (in the
+    driver), yielded. After a failure it returns to `in_flight`, if its worker died by way of `failures.suspects`.
+
+    Parameters
+    ----------
+    pool : WorkerPool
+        Workers that run the tasks. It keeps the statistics of the pass for later ones of the same kind.
+    make_task : callable
+        make_task(i) returns the i-th task. It is called once per submission, since tasks are too large to be stored.
+    dependencies : list of list of Future
+        Values on the workers that each task needs.
+    spec : bytes
+        Packed `PassSpec`, which all tasks share.
+    kind : hashable
+        Identifies passes whose tasks cost about the same.
+    """
 
     def __init__(
-        self, crew: Crew, make: Callable[[int], Task], near: list[list[Future]], order: bytes, kind: Hashable = None
+        self,
+        pool: WorkerPool,
+        make_task: Callable[[int], Task],
+        dependencies: list[list[Future]],
+        spec: bytes,
+        kind: Hashable = None,
     ) -> None:
-        self.crew, self.make, self.near, self.order = crew, make, near, order
-        self.kind = kind, len(order).bit_length()  # what is asked for, and about how much
-        self.habit = crew.habits.get(self.kind, Habit())
-        self.size, self.largest = self.habit.size, 0  # bytes of an answer: the last one, and of all of them
-        self.left: deque[list[int]] = deque()  # loads that are still to be sent
-        self.most = 1  # tasks of a load
-        self.busy: set[Sent] = set()  # that workers are at, as far as anybody knows
-        self.tries: dict[int, list[Sent]] = {}  # of tasks without an answer
-        self.answers: dict[int, Sent] = {}  # that nobody has fetched yet
-        self.fetched: dict[int, bytes] = {}  # whose turn is still to come
-        self.events: SimpleQueue[Sent] = SimpleQueue()
-        self.took: list[float] = []
-        self.deaths: dict[int, int] = {}  # of workers, over each task
-        self.suspects: list[int] = []
-        self.alone: int | None = None
-        self.cancelled: Counter[int] = Counter()
-        self.silence = 0.0  # seconds that an answer was waited for in vain
-        self.shared: Any = order  # with every task; or one copy, which goes from worker to worker
+        self.pool, self.make_task, self.dependencies, self.spec = pool, make_task, dependencies, spec
+        self.kind = kind, len(spec).bit_length()  # the cost also depends on the size of the arguments
+        self.stats = pool.task_stats.get(self.kind, TaskStats())
+        self.queue: deque[list[int]] = deque()  # batches that have not been submitted
+        self.batch_size = 1
+        self.in_flight = InFlight()
+        self.buffer = ResultBuffer(self.stats.answer_bytes)
+        self.failures = FailureTracker(make_task)
+        self.lateness = lateness.LatenessEstimator()
+        self.shared_spec: Any = spec  # or a future of it, if it is large
 
     def results(self) -> Iterator[bytes]:
-        """In order."""
-        begun = self.crew.heard = self.crew.peopled = time.monotonic()  # nobody has looked since the last round
-        with _room_for_others():
+        """Yield the answers of all tasks in order."""
+        started = self.pool.contacted_at = self.pool.had_workers_at = time.monotonic()  # no refresh since the last pass
+        buffer, n_tasks = self.buffer, len(self.dependencies)
+        with without_worker_thread():
             try:
-                self._look()
-                self._divide()
-                if len(self.order) > INLINE:
-                    (self.shared,) = self._submit(_same, [self.order])
-                    self.crew.bytes += len(self.order)
-                for at in range(len(self.near)):
-                    while at not in self.fetched:
-                        while at not in self.answers or (self.tries and len(self.answers) * self.size < SMALL):
-                            self._go_on(at)
-                        self._fetch(at)
-                    yield self.fetched.pop(at)
-                each = (time.monotonic() - begun) * self.crew.threads / max(len(self.near), 1)
-                self.crew.habits[self.kind] = Habit(each, median(self.took or [self.habit.late]), self.largest)
+                self._refresh()
+                self._fill_queue()
+                self._share_spec()
+                for next_index in range(n_tasks):
+                    while next_index not in buffer.fetched:
+                        # Fetching has a fixed cost: wait for more answers, as long as they are few and small.
+                        while next_index not in buffer.remote or (
+                            self.in_flight.attempts and buffer.remote_bytes() < MAX_BATCH_ANSWER_BYTES
+                        ):
+                            self._advance(next_index)
+                        self._fetch(next_index)
+                    yield buffer.fetched.pop(next_index)
+                seconds = (time.monotonic() - started) * self.pool.n_threads / max(n_tasks, 1)
+                batch_seconds = self.lateness.median_duration(self.stats.batch_seconds)
+                self.pool.task_stats[self.kind] = TaskStats(seconds, batch_seconds, buffer.max_answer_bytes)
             finally:
-                for sent in (*chain.from_iterable(self.tries.values()), *self.answers.values()):
-                    sent.future.release()
-                self.shared = None
+                self.in_flight.release()
+                buffer.release()
+                self.shared_spec = None
 
-    def _divide(self) -> None:
-        most = most_of(self.habit, len(self.near), self.crew.threads)
-        homes = self.crew.homes_of(self.near) if most > 1 else range(len(self.near))
-        self.left.extend(divided(homes, most))
-        self.most = max(map(len, self.left), default=1)
+    def _advance(self, next_index: int) -> None:
+        """Submit what there is capacity for, then handle one submission that is done, or look for late tasks."""
+        self._submit_queued(next_index)
+        submission = self.in_flight.wait(POLL_SECONDS)
+        if submission is None:
+            self._refresh()
+            self._retry_late()
+        else:
+            self._handle_done(submission)
 
-    def _go_on(self, at: int) -> None:
-        self._feed(at)
-        self._wait()
+    # Submission. Invariant: tasks are submitted in order, at most `MAX_IN_FLIGHT` batches per thread at a time; while there are
+    # suspects, nothing but one of them.
 
-    def _feed(self, at: int) -> None:
-        """Send what there is room for. Of tasks that lost their workers together each goes alone: one of them did it."""
-        if self.suspects or self.alone in self.tries:
-            if not self.tries:
-                if len(self.suspects) == 1:
-                    self._judge(self.suspects[0])
-                self.alone = self.suspects.pop(0)
-                self._send([[self.alone]], self.order)
+    def _fill_queue(self) -> None:
+        """Divide the tasks into batches; those of a batch have their dependencies on the same worker."""
+        n_tasks = len(self.dependencies)
+        batch_size = tasks_per_batch(self.stats, n_tasks, self.pool.n_threads)
+        locations = self.pool.locate_dependencies(self.dependencies) if batch_size > 1 else range(n_tasks)
+        self.queue.extend(make_batches(locations, batch_size))
+        self.batch_size = max(map(len, self.queue), default=1)
+
+    def _share_spec(self) -> None:
+        """Send a large specification to one worker, from which the others fetch it."""
+        if len(self.spec) > MAX_INLINE_SPEC_BYTES:
+            (self.shared_spec,) = self._call_workers(_identity, [self.spec])
+            self.pool.n_bytes += len(self.spec)
+
+    def _submit_queued(self, next_index: int) -> None:
+        """Submit the next batches if there is capacity for one more per thread, or the next suspect if nothing is in flight."""
+        if self.failures.suspects or self.failures.isolated in self.in_flight.attempts:
+            if not self.in_flight.attempts:
+                self._submit([[self.failures.next_suspect()]], self.spec)
             return
-        most = self.crew.threads
-        room = AHEAD * most - len(self.busy)
-        if room >= most:  # for one more each
-            some: list[list[int]] = []
-            while self.left and len(some) < room and self.left[0][0] <= at + MOST * most * self.most:
-                some.append(self.left.popleft())
-            self._send(some, self.shared)
+        n_threads = self.pool.n_threads
+        capacity = MAX_IN_FLIGHT * n_threads - len(self.in_flight.running)
+        if capacity >= n_threads:
+            last = next_index + MAX_AHEAD * n_threads * self.batch_size
+            batches: list[list[int]] = []
+            while self.queue and len(batches) < capacity and self.queue[0][0] <= last:
+                batches.append(self.queue.popleft())
+            self._submit(batches, self.shared_spec)
 
-    def _send(self, loads: Sequence[Sequence[int]], order: Any) -> None:
-        if not loads:
+    def _submit_alone(self, indices: Sequence[int]) -> None:
+        """Submit tasks again, one by one, with the specification itself: the worker that held the shared one may be lost."""
+        self._submit([[index] for index in indices], self.spec)
+
+    def _submit(self, batches: Sequence[Sequence[int]], spec: Any) -> None:
+        """Submit batches in one request."""
+        if not batches:
             return
-        tasks = [[self.make(number) for number in load] for load in loads]
-        fn: Callable[..., Any] = tasks[0][0].fn
-        args: list[tuple[Any, ...]] = [(some[0].piece, order, *some[0].rest, some[0].near) for some in tasks]
-        if max(map(len, loads)) > 1:
-            own = [(pack([(task.piece, task.rest) for task in some]), [task.near for task in some]) for some in tasks]
-            fn, args = several, [(fn, packed, order, near) for packed, near in own]
-        futures = self._submit(fn, *map(list, zip(*args, strict=True)))
-        self.crew.tasks += len(loads)
-        self.crew.bytes += sum(len(a) for row in args for a in row if isinstance(a, bytes))
-        for load, future in zip(loads, futures, strict=True):
-            sent = Sent(load, future, time.monotonic())
-            self.busy.add(sent)
-            for number in load:
-                self.tries.setdefault(number, []).append(sent)
-            future.add_done_callback(partial(self._heard, sent))
+        fn, calls = make_calls([[self.make_task(index) for index in batch] for batch in batches], spec)
+        futures = self._call_workers(fn, *map(list, zip(*calls, strict=True)))
+        self.pool.n_tasks += len(batches)
+        self.pool.n_bytes += sum(len(arg) for call in calls for arg in call if isinstance(arg, bytes))
+        for batch, future in zip(batches, futures, strict=True):
+            self.in_flight.add(batch, future)
 
-    def _heard(self, sent: Sent, _: Future) -> None:
-        self.events.put(sent)
-
-    def _submit(self, fn: Callable[..., Any], *columns: list[Any]) -> list[Future]:
+    def _call_workers(self, fn: Callable[..., Any], *columns: list[Any]) -> list[Future]:
         try:
-            return self.crew.submit(fn, *columns)
+            return self.pool.submit(fn, *columns)
         except Exception:
-            self._look(now=True)  # which says so, if nobody is there
+            self._refresh(force=True)  # raises ClusterLostError if that is the reason
             raise
 
-    def _wait(self) -> None:
-        """For the next answer, or for something to be wrong."""
-        try:
-            sent = self.events.get(timeout=TICK)
-        except Empty:
-            self._look()
-            self._hurry()
+    # Completion. Invariant: the first answer to a task counts, and its other attempts are dropped. An error of a task itself is
+    # an answer, raised when its turn comes; every other failure puts the task in flight again, or among the suspects.
+
+    def _handle_done(self, submission: Submission) -> None:
+        indices = self.in_flight.unanswered(submission)
+        if not indices:
             return
-        self.busy.discard(sent)
-        numbers = [number for number in sent.numbers if sent in self.tries.get(number, ())]  # others were answered sooner
-        if not numbers:
-            return
-        status, alone = sent.future.status, len(sent.numbers) == 1
-        error = sent.future.exception(timeout=SILENCE) if status == "error" else None
+        status, is_alone = submission.future.status, len(submission.indices) == 1
+        error = submission.future.exception(timeout=UNREACHABLE_SECONDS) if status == "error" else None
         if isinstance(error, KilledWorker):
-            for number in numbers:
-                self._was_killed(number, sent, error.allowed_failures + 1)
-        elif status == "finished" or (status == "error" and alone):
-            self.took.append(time.monotonic() - sent.at)
-            for number in numbers:
-                self._is_answered(number, sent)
-        else:  # cancelled or lost: so are all, if the scheduler is; or one of several has failed, and will do so alone
-            if status != "error":
-                self._look(now=True)
-                for number in numbers:
-                    self._check_rows(number)
-            for number in numbers:
-                self._give_up(number, sent)
-            self._send([[number] for number in numbers], self.order)
+            for index in indices:
+                self._handle_death(index, submission, error.allowed_failures + 1)
+        elif status == "finished" or (status == "error" and is_alone):
+            self.lateness.durations.append(time.monotonic() - submission.submitted_at)
+            for index in indices:
+                self.pool.lost_seconds += self.in_flight.resolve(index, submission)
+                self.buffer.remote[index] = submission
+        else:
+            if status != "error":  # cancelled or lost, as all are if the scheduler is lost
+                self._refresh(force=True)
+                for index in indices:
+                    self.failures.record_cancellation(index)
+            for index in indices:  # else one task of the batch has failed, and will fail again alone
+                self.pool.lost_seconds += self.in_flight.withdraw(index, submission)
+            self._submit_alone(indices)
 
-    def _is_answered(self, number: int, sent: Sent) -> None:
-        for other in self.tries.pop(number):
-            if other is not sent:
-                self.crew.lost += other.age()
-                other.drop(number)
-                if not other.waiting:
-                    self.busy.discard(other)
-        self.answers[number] = sent
+    def _handle_death(self, index: int, submission: Submission, n_workers: int) -> None:
+        """Make a task a suspect, unless another attempt of it is still in flight."""
+        self.failures.record_deaths(index, n_workers)
+        self.pool.lost_seconds += self.in_flight.withdraw(index, submission)
+        if not self.in_flight.attempts[index]:
+            del self.in_flight.attempts[index]
+            self.failures.suspects.append(index)
 
-    def _check_rows(self, number: int) -> None:
-        """A task is cancelled if the rows that it needs are, and then never anything else; lost ones may come back."""
-        task = self.make(number)
-        self.cancelled[number] += 1
-        if self.cancelled[number] > CANCELLED or any(future.status == "cancelled" for future in task.near):
-            raise ClusterLostError(f"{task.name}: workers held these rows, and they are gone: persist or scatter X anew.")
+    # Collection. Invariant: when `_fetch` returns, the answer of task `next_index` has been fetched, or the task is in flight
+    # again because its batch has left it undone.
 
-    def _give_up(self, number: int, sent: Sent) -> None:
-        self.crew.lost += sent.age()
-        self.tries[number].remove(sent)
-        sent.drop(number)
-
-    def _was_killed(self, number: int, sent: Sent, workers: int) -> None:
-        """So many died over it. If it was alone, there is nobody else to blame."""
-        self.deaths[number] = self.deaths.get(number, 0) + workers
-        if number == self.alone:
-            self._judge(number)
-        self._give_up(number, sent)
-        if not self.tries[number]:
-            del self.tries[number]
-            self.suspects.append(number)
-
-    def _judge(self, number: int) -> None:
-        if self.deaths[number] >= KILLS:
-            raise ClusterLostError(
-                f"{self._cost(number)}, one after the other: give workers more memory, or look at these rows."
-            )
-
-    def _cost(self, number: int) -> str:
-        died = self.deaths[number]
-        return f"{self.make(number).name}: {died} worker{'s' * (died > 1)} died over it"
-
-    def _fetch(self, at: int) -> None:
-        """The answer to a task, and with it others that are there. It is gone if its worker is, and then comes again."""
-        asked, more = time.monotonic(), PULSE
+    def _fetch(self, next_index: int) -> None:
+        """Fetch the answer of a task, with others that are ready. If its worker is lost or frozen, run the task again."""
+        buffer, started, extra_seconds = self.buffer, time.monotonic(), REFRESH_SECONDS
         while True:
-            first = self.answers[at].future
+            first = buffer.remote[next_index].future
             if first.status == "error" and not isinstance(first.exception(), KilledWorker):
-                first.result()  # raises what the task did
-            most = 1 if self.silence else max(1, GULP // max(self.size, 1))  # a silent worker keeps nobody else's from coming
-            there = [n for n in sorted(self.answers) if n == at or self.answers[n].future.status == "finished"][:most]
-            loads = list(dict.fromkeys(self.answers[n] for n in there))
+                first.result()  # raises the error of the task
+            # After a timeout answers are fetched one by one, so that a frozen worker does not delay those of others.
+            submissions, n_answers = buffer.select(next_index, fetch_one=self.lateness.fetch_delay > 0)
+            timeout = extra_seconds + n_answers * buffer.answer_bytes / MIN_BYTES_PER_SECOND
             try:
-                found = self.crew.gather([sent.future for sent in loads], more + len(there) * self.size / SLOWEST)
+                fetched = self.pool.gather([submission.future for submission in submissions], timeout)
             except (TimeoutError, CancelledError, KilledWorker, OSError):
-                self._look(now=True)
-                more *= 2
-                self.silence = max(self.silence, time.monotonic() - asked)
-                if self.silence > self._late() or first.status != "finished":
-                    self._again(at)
-                    asked = time.monotonic()
+                self._refresh(force=True)
+                extra_seconds *= 2
+                self.lateness.fetch_delay = max(self.lateness.fetch_delay, time.monotonic() - started)
+                if self.lateness.fetch_delay > self._late_seconds() or first.status != "finished":
+                    self._recompute(next_index)
+                    started = time.monotonic()
                 continue
-            for sent, answers in zip(loads, found, strict=True):
-                self._keep(sent, answers if isinstance(answers, list) else [answers])
+            for submission, answers in zip(submissions, fetched, strict=True):
+                n_bytes, undone = buffer.store(submission, answers if isinstance(answers, list) else [answers])
+                self.pool.n_bytes += n_bytes
+                self._submit_alone(undone)
             return
 
-    def _keep(self, sent: Sent, answers: list[bytes]) -> None:
-        """What came of some tasks. The last of them may have been left undone, and are sent again."""
-        mine = [(i, n) for i, n in enumerate(sent.numbers) if self.answers.get(n) is sent]
-        for i, n in mine:
-            del self.answers[n]
-            if i < len(answers):
-                self.fetched[n], self.size = answers[i], len(answers[i])
-                self.largest = max(self.largest, self.size)
-                self.crew.bytes += self.size
-        self._send([[n] for i, n in mine if i >= len(answers)], self.order)
+    def _recompute(self, next_index: int) -> None:
+        """Run a task again whose answer cannot be fetched, and the others of its batch, until it is answered."""
+        submission = self.buffer.remote[next_index]
+        indices = self.buffer.discard(submission)
+        self.pool.lost_seconds += len(indices) * submission.seconds_per_task()
+        self._submit_alone(indices)
+        while next_index not in self.buffer.remote:
+            self._advance(next_index)
 
-    def _again(self, at: int) -> None:
-        """An answer that can't be had: ask somebody else, and for those that came with it."""
-        sent = self.answers[at]
-        gone = [n for n in sent.numbers if self.answers.get(n) is sent]
-        for n in gone:
-            del self.answers[n]
-            self.crew.lost += sent.age()
-        self._send([[n] for n in gone], self.order)
-        while at not in self.answers:
-            self._go_on(at)
+    # Late tasks and lost workers. Invariant: a task may have several attempts in flight, each allowed twice the time of the one
+    # before. Workers that hold late tasks and send no heartbeat are avoided until their next one.
 
-    def _late(self) -> float:
-        """Seconds after which a task is late; of a round without answers, little is known."""
-        if self.took:
-            return max(PATIENCE, TIMES * median(self.took))
-        return TIMES * max(PATIENCE, TIMES * self.habit.late)
+    def _late_seconds(self) -> float:
+        return self.lateness.threshold(self.stats.batch_seconds)
 
-    def _hurry(self) -> None:
-        """Send what is late once more, to others, and again when that is twice as late: some partitions are just long.
+    def _retry_late(self) -> None:
+        """Submit late tasks once more, preferably to other workers."""
+        late_seconds = self._late_seconds()
+        overdue = self.in_flight.overdue(late_seconds)
+        if overdue:
+            self._refresh(force=True)
+            keys = {submission.future.key for attempts in overdue.values() for submission in attempts}
+            self.pool.mark_unresponsive(keys, late_seconds)
+        for index in overdue:
+            self._submit_alone([index])
 
-        A worker that is not heard of gets no more until it is.
-        """
-        now, late = time.monotonic(), self._late()
-        slow = {n: tries for n, tries in self.tries.items() if now - tries[-1].at > late * 2 ** (len(tries) - 1)}
-        if slow:
-            self._look(now=True)
-            self.crew.freeze({sent.future.key for tries in slow.values() for sent in tries}, late)
-        for number in slow:
-            self._send([[number]], self.order)
-
-    def _look(self, now: bool = False) -> None:
+    def _refresh(self, force: bool = False) -> None:
+        """Update the pool and count the time lost with workers. If the cluster is lost, name the suspects."""
         try:
-            gone = self.crew.look(now)
+            lost_keys = self.pool.refresh(force)
         except ClusterLostError as error:
-            raise ClusterLostError("; ".join([*map(self._cost, self.suspects), str(error)])) from error
-        self.crew.lost += sum(sent.age() for sent in self.busy if sent.future.key in gone)
+            causes = map(self.failures.describe_deaths, self.failures.suspects)
+            raise ClusterLostError("; ".join([*causes, str(error)])) from error
+        lost = (submission for submission in self.in_flight.running if submission.future.key in lost_keys)
+        self.pool.lost_seconds += sum(submission.seconds_per_task() for submission in lost)
 
 
-def _same(order: bytes) -> bytes:
-    return order
-
-
-@contextlib.contextmanager
-def _room_for_others() -> Iterator[None]:
-    """A fit inside a task gives its worker's thread to the tasks that it waits for."""
-    try:
-        secede()
-    except (ValueError, KeyError, AttributeError):  # it is inside none
-        yield
-        return
-    try:
-        yield
-    finally:
-        rejoin()
+def _identity(spec: bytes) -> bytes:
+    return spec

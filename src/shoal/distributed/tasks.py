@@ -1,7 +1,8 @@
-"""What a worker does: pure functions of a partition's descriptor and small arguments. Nothing that is needed outlives a task.
+"""Tasks that run on workers: pure functions of a partition and small arguments.
 
-A task reads its partition, works on it block by block, adds the shares up as threads would, and sends them back with
-whatever the block function has written to its slices of the per-row arrays.
+A task opens its partition, applies the block function block by block, adds up the shares as threads do, and returns them with
+the slices of the per-row arrays that the block function has changed. Workers cache what they open, but no result depends on a
+cache.
 """
 
 from __future__ import annotations
@@ -24,33 +25,37 @@ from ..data.rows import Rows
 from ..data.source import Source
 from ..data.types import Array
 from ..execution.threads import one_blas_thread
-from .partitions import Piece
+from .partitions import Partition
 
-LONGEST, MOST = 1.0, 1 << 25  # seconds, and bytes, after which the others of those that travel together are left undone
-TRIM, MAP = -1, -3  # the names of these thresholds in malloc.h
-_TELLING = Lock()  # an order is unpacked once, however many threads a worker has
-Change = Callable[[int | None, Any], Any]  # of raw rows, which begin with that one, or are some of all
+# Limits of a batch. Once one is exceeded, the remaining tasks are returned undone, so that a wrong estimate of their cost
+# neither makes the batch late nor fills the worker's memory.
+MAX_BATCH_SECONDS = 1.0
+MAX_BATCH_BYTES = 1 << 25  # of answers
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # parameters of mallopt, from malloc.h
+_spec_lock = Lock()  # threads of one worker unpack a specification once, not once each
+Transform = Callable[[int | None, Any], Any]  # of the index of the first row, or None for rows picked by index, and raw rows
 
 
-class Order(NamedTuple):
-    """What a round asks of every partition."""
+class PassSpec(NamedTuple):
+    """What all tasks of a pass over the rows have in common."""
 
-    fn: Any
+    fn: Any  # the block function
     args: tuple[Any, ...]
-    change: Change | None
+    transform: Transform | None
     dtype: np.dtype
 
-    def read(self, source: Source, first: int, here: slice) -> Any:
-        raw = source.read(here.start - first, here.stop - first)
-        return self.finish(here.start, raw)
+    def read(self, source: Source, first: int, rows: slice) -> Any:
+        """Return a range of transformed rows from a source that starts at row `first`."""
+        return self.apply_transform(rows.start, source.read(rows.start - first, rows.stop - first))
 
-    def finish(self, start: int | None, raw: Any) -> Any:
-        raw = raw if self.change is None else self.change(start, raw)
+    def apply_transform(self, start: int | None, raw: Any) -> Any:
+        """Return raw rows after the transform, in the dtype of the pass."""
+        raw = raw if self.transform is None else self.transform(start, raw)
         return raw if raw.dtype == self.dtype else raw.astype(self.dtype)
 
 
-class ShapeOnly(Source):
-    """The shape and the dtype of rows that this process can't read."""
+class ShapeOnlySource(Source):
+    """Shape and dtype of rows that this process cannot read."""
 
     def __init__(self, source: Source) -> None:
         self.shape, self.dtype = source.shape, source.dtype
@@ -65,131 +70,144 @@ class ShapeOnly(Source):
         return self.read(0, 0)  # type: ignore[no-any-return]
 
 
-class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
-    """Rows in the arguments of block functions are there for their frame alone."""
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickler that omits the source and the weights of `Rows`: block functions use their frame alone."""
 
-    def reducer_override(self, thing: Any) -> Any:
-        if isinstance(thing, Rows):
-            return _bare_rows, ({**thing.__getstate__(), "source": ShapeOnly(thing.source), "weights": None},)
-        return super().reducer_override(thing)
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, Rows):
+            return _rows_without_source, ({**obj.__getstate__(), "source": ShapeOnlySource(obj.source), "weights": None},)
+        return super().reducer_override(obj)
 
 
-def _bare_rows(state: dict[str, Any]) -> Rows:
+def _rows_without_source(state: dict[str, Any]) -> Rows:
     rows = Rows.__new__(Rows)
     vars(rows).update(state)
     return rows
 
 
-def pack(thing: Any) -> bytes:
+def pack(obj: Any) -> bytes:
+    """Return a pickle of an object. Dask does not look for tasks inside bytes, as it does inside lists and tuples."""
     buffer = io.BytesIO()
-    _Packer(buffer, protocol=5).dump(thing)
+    _Pickler(buffer, protocol=5).dump(obj)
     return buffer.getvalue()
 
 
 def unpack(blob: bytes) -> Any:
-    """Only what this fit's driver or one of its workers has packed: dask sends pickles between them, so who can reach a worker
-    can run code there as it is. What comes from a file never gets here."""
+    """Return the object of a pickle made by `pack`, in the driver or in a worker of this fit.
+
+    This adds no risk: Dask itself exchanges pickles between these processes, so anyone who can connect to one can run code
+    there. Content of files is never unpickled here.
+    """
     return pickle.loads(blob)
 
 
-def _equal(a: Array, b: Array) -> bool:
+def _is_equal(a: Array, b: Array) -> bool:
     return a is b or (a.dtype == b.dtype and np.array_equal(a, b))
 
 
-class Slices(NamedTuple):
-    """A partition's slices of the per-row arrays. A constant is sent once, not for every row; so are two that are equal."""
+class PerRowSlices(NamedTuple):
+    """A partition's slices of the per-row arrays, without redundancy.
 
-    arrays: list[Array | int]  # or the place of an equal one
-    lengths: list[int]  # of constants, else 0
+    Of a broadcast array (stride 0) one value is sent, and of equal slices one copy.
+    """
+
+    arrays: list[Array | int]  # a slice, or the position of an equal one
+    lengths: list[int]  # number of rows of broadcast arrays, 0 for the others
 
     @classmethod
-    def of(cls, per_row: tuple[Array, ...], span: Span) -> Slices:
-        constant = [a.strides[0] == 0 for a in per_row]
-        own = [a[:1] if same else a[span.start : span.stop] for a, same in zip(per_row, constant, strict=True)]
-        own = [np.ascontiguousarray(a) for a in own]
-        first = [next(j for j, b in enumerate(own) if _equal(a, b)) for a in own]
-        arrays = [own[i] if i == j else j for i, j in enumerate(first)]
-        return cls(arrays, [same * (span.stop - span.start) for same in constant])
+    def from_arrays(cls, per_row: tuple[Array, ...], span: Span) -> PerRowSlices:
+        """Return the slices of a partition."""
+        is_broadcast = [a.strides[0] == 0 for a in per_row]
+        slices = [a[:1] if broadcast else a[span.start : span.stop] for a, broadcast in zip(per_row, is_broadcast, strict=True)]
+        slices = [np.ascontiguousarray(a) for a in slices]
+        first_equal = [next(j for j, b in enumerate(slices) if _is_equal(a, b)) for a in slices]
+        arrays = [slices[i] if i == j else j for i, j in enumerate(first_equal)]
+        return cls(arrays, [broadcast * (span.stop - span.start) for broadcast in is_broadcast])
 
     def values(self) -> list[Array]:
+        """Return all slices, those of broadcast arrays with one value."""
         return [self.arrays[a] if isinstance(a, int) else a for a in self.arrays]  # type: ignore[misc]
 
-    def writable(self) -> list[Array]:
+    def writable_copies(self) -> list[Array]:
+        """Return copies of all slices, in full length."""
         pairs = zip(self.values(), self.lengths, strict=True)
         return [np.repeat(a, length, axis=0) if length else np.array(a) for a, length in pairs]
 
-    def written(self, now: list[Array]) -> dict[int, Array]:
-        """Those that are no longer what they were."""
-        pairs = enumerate(zip(self.values(), now, self.lengths, strict=True))
-        return {i: new for i, (old, new, length) in pairs if not length and not np.array_equal(old, new)}
+    def changed(self, current: list[Array]) -> dict[int, Array]:
+        """Return the slices, by position, that differ from the original ones. Broadcast arrays are read-only."""
+        triples = enumerate(zip(self.values(), current, self.lengths, strict=True))
+        return {i: new for i, (old, new, length) in triples if not length and not np.array_equal(old, new)}
 
 
-def told(order: bytes) -> Order:
-    """What tasks of a round share. It is read by all of them, and large where there are many clusters: one copy is enough."""
-    with _TELLING:
-        return _told_once(order)
+def load_spec(spec: bytes) -> PassSpec:
+    """Return the unpacked specification of a pass. It may be as large as the centroids, so a worker holds one copy."""
+    with _spec_lock:
+        return _load_spec_cached(spec)
 
 
 @lru_cache(maxsize=1)
-def _told_once(order: bytes) -> Order:
-    found: Order = unpack(order)
-    return found
+def _load_spec_cached(spec: bytes) -> PassSpec:
+    unpacked: PassSpec = unpack(spec)
+    return unpacked
 
 
-def opened(piece: Piece | bytes, near: list[Any]) -> tuple[Source, int]:
-    if not isinstance(piece, bytes):
-        return piece.open(near)
+def open_partition(partition: Partition | bytes, dependencies: list[Any]) -> tuple[Source, int]:
+    """Return the source of a partition and the index of its first row; a packed partition means that this is a worker."""
+    if not isinstance(partition, bytes):
+        return partition.open(dependencies)
     _keep_memory()
-    found: Piece = unpack(piece)
-    return found.open(near)
+    unpacked: Partition = unpack(partition)
+    return unpacked.open(dependencies)
 
 
 @cache
 def _keep_memory() -> None:
-    """Dask has its workers give freed memory back at once, and blocks would wait for new pages all the time."""
-    with contextlib.suppress(OSError, AttributeError):  # other systems have other ways
+    """Let malloc keep freed memory. Dask configures workers to return it at once, so every block would fault in new pages."""
+    with contextlib.suppress(OSError, AttributeError):  # systems without mallopt
         libc = ctypes.CDLL(None)
-        libc.mallopt(TRIM, 1 << 27)
-        libc.mallopt(MAP, 1 << 25)
+        libc.mallopt(M_TRIM_THRESHOLD, 1 << 27)
+        libc.mallopt(M_MMAP_THRESHOLD, 1 << 25)
 
 
-def work(piece: Piece | bytes, order: bytes, span: Span, slices: bytes, near: list[Any]) -> bytes:
-    """The shares of a partition, and its slices of per-row arrays where they were written to."""
-    todo = told(order)
-    mine: Slices = unpack(slices)
-    own = mine.writable()
+def run_partition(partition: Partition | bytes, spec: bytes, span: Span, slices: bytes, dependencies: list[Any]) -> bytes:
+    """Return the packed shares of a partition, and its slices of per-row arrays where they have changed."""
+    pass_spec = load_spec(spec)
+    original: PerRowSlices = unpack(slices)
+    current = original.writable_copies()
 
-    def shares(source: Source, first: int) -> Iterator[Any]:
-        for here in span.blocks():
-            local = (a[here.start - span.start : here.stop - span.start] for a in own)
-            yield todo.fn(here.start, todo.read(source, first, here), *local, *todo.args)
+    def block_shares(source: Source, first: int) -> Iterator[Any]:
+        for rows in span.blocks():
+            block_slices = (a[rows.start - span.start : rows.stop - span.start] for a in current)
+            yield pass_spec.fn(rows.start, pass_spec.read(source, first, rows), *block_slices, *pass_spec.args)
 
     with one_blas_thread():
-        found = list(folded(shares(*opened(piece, near))))
-    return pack((found, mine.written(own)))
+        shares = list(folded(block_shares(*open_partition(partition, dependencies))))
+    return pack((shares, original.changed(current)))
 
 
-def several(fn: Callable[..., bytes], loads: bytes, order: bytes, near: list[list[Any]]) -> list[bytes]:
-    """Tasks that travel together, one after the other: as many as time and room were expected for, and one at least."""
-    begun, answers, size = time.monotonic(), list[bytes](), 0
-    for (piece, rest), own in zip(unpack(loads), near, strict=True):
-        answers.append(fn(piece, order, *rest, own))
-        size += len(answers[-1])
-        if size > MOST or time.monotonic() - begun > LONGEST:
+def run_batch(fn: Callable[..., bytes], batch: bytes, spec: bytes, dependencies: list[list[Any]]) -> list[bytes]:
+    """Return the answers of a batch of tasks: of all of them, or of the first ones, if they exceed the limits of a batch."""
+    started, answers, n_bytes = time.monotonic(), list[bytes](), 0
+    for (partition, args), task_dependencies in zip(unpack(batch), dependencies, strict=True):
+        answers.append(fn(partition, spec, *args, task_dependencies))
+        n_bytes += len(answers[-1])
+        if n_bytes > MAX_BATCH_BYTES or time.monotonic() - started > MAX_BATCH_SECONDS:
             break
     return answers
 
 
-def taken(piece: Piece | bytes, order: bytes, ids: Array, near: list[Any]) -> bytes:
-    """Some rows of a partition, by their numbers in the whole."""
-    todo = told(order)
-    source, first = opened(piece, near)
-    return pack(todo.finish(None, source.take(ids - first)))
+def take_rows(partition: Partition | bytes, spec: bytes, indices: Array, dependencies: list[Any]) -> bytes:
+    """Return packed rows of a partition, by their indices in the whole data set."""
+    pass_spec = load_spec(spec)
+    source, first = open_partition(partition, dependencies)
+    return pack(pass_spec.apply_transform(None, source.take(indices - first)))
 
 
-def read(piece: Piece | bytes, order: bytes, here: slice, near: list[Any]) -> bytes:
-    return pack(told(order).read(*opened(piece, near), here))
+def read_rows(partition: Partition | bytes, spec: bytes, rows: slice, dependencies: list[Any]) -> bytes:
+    """Return a packed range of a partition's rows."""
+    return pack(load_spec(spec).read(*open_partition(partition, dependencies), rows))
 
 
-def length(piece: Piece | bytes, _: bytes, near: list[Any]) -> bytes:
-    return pack(opened(piece, near)[0].shape[0])
+def count_rows(partition: Partition | bytes, _: bytes, dependencies: list[Any]) -> bytes:
+    """Return the packed number of a partition's rows."""
+    return pack(open_partition(partition, dependencies)[0].shape[0])

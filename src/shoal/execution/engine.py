@@ -61,9 +61,9 @@ class Engine(Scoped):
     _variable = ENGINE
 
     def __init__(self, client: Any) -> None:
-        if client is not None and not hasattr(backend_for(client), "is_client"):
+        if client is not None and not hasattr(backend_for(client), "check_client"):
             raise TypeError(f"engine={client!r} is no dask.distributed.Client: give one, or None for threads of this process.")
-        self.client = client if client is None else backend_for(client).is_client(client)
+        self.client = client if client is None else backend_for(client).check_client(client)
 
     def _setting(self) -> Any:
         return self.client
@@ -101,6 +101,6 @@ def lazy_on_dask(method: Method) -> Method:
     @wraps(method)
     def call(self: Any, X: Any) -> Any:
         room = None if isinstance(X, FileSource) else backend_for(X)
-        return method(self, X) if room is None else room.later(self, method.__name__, X)
+        return method(self, X) if room is None else room.map_method(self, method.__name__, X)
 
     return call  # type: ignore[return-value]

@@ -83,7 +83,7 @@ class CheckpointSession:
     ) -> RunResult:
         """`drive`, kept: a stage that was under way goes on, and one that was over is. Records tell of work elsewhere."""
 
-        def count(record: dict[str, Any]) -> None:
+        def count(record: dict[str, Any], _: Any) -> None:
             record.update(self.source.traffic())
 
         before: RunResult | None = self.pages.get(page)

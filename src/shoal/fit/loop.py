@@ -11,7 +11,7 @@ from ..execution.deadline import LEEWAY, Deadline
 
 State = TypeVar("State")
 
-Watcher = Callable[[dict[str, Any]], bool | None]
+Watcher = Callable[[dict[str, Any], Any], bool | None]  # record and state after a step -> whether to stop
 
 
 class Limits(NamedTuple):
@@ -95,7 +95,7 @@ def drive(
         ended = now()
         last = ended - begun
         history.append({"step": len(history) + 1, "seconds": ended - started, **info._asdict()})
-        asked = [watch(history[-1]) for watch in watchers]  # all of them are told
+        asked = [watch(history[-1], state) for watch in watchers]  # every watcher is called
         if any(asked):
             return RunResult(state, history, "callback", info)
         if done(state, info):

@@ -1,18 +1,118 @@
-"""Restarts of a fit."""
+"""Run a solver from one or more initializations and keep the best result."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .loop import RunResult
+from . import partition
+from .checkpoint_validation import is_valid_run, matches_template
+from .context import FitContext
+from .loop import Limits, RunResult, drive
+from .solver import Solver
 
 
 class RestartState(NamedTuple):
-    """How far a fit has come: all that is needed to go on, but for the rows."""
+    """Progress of a fit: everything that is needed to continue it, except the rows."""
 
-    start: int  # the one under way
-    run: RunResult | None  # of it, so far
-    best: RunResult | None = None  # of the starts before
-    least: float = np.inf  # what that one costs
+    start: int  # number of the current start
+    run: RunResult | None  # progress of that start
+    best: RunResult | None = None  # best of the starts before
+    least: float = np.inf  # loss of the best start
+
+
+class FitResult(NamedTuple):
+    """The best of all starts."""
+
+    context: FitContext
+    run: RunResult
+    loss: float  # what starts are compared by, in the frame of the rows
+
+
+def run(solver: Solver, context: FitContext) -> FitResult:
+    """Run all starts one after the other: initialize, step until convergence or a limit, label the rows, keep the best."""
+    n_starts = context.initialization.n_starts
+    first, current, best, best_loss = _resume(solver, context, n_starts)
+    limits = context.limits
+    if limits.deadline is not None:
+        limits = limits._replace(labelling=context.preparation_seconds + solver.labelling_seconds(context.initialization.k))
+    context.reporter.open(solver.rows)
+    stop_reason = ""
+    for start in range(first, n_starts):
+        deadline = limits.stage(reserve=limits.labelling)
+        if current is None and (best is None or not limits.is_over()):
+            centers = context.initialization.centers(solver.rows, start, deadline)
+            current = RunResult(solver.init(centers, start), [], "", None)
+        if best is not None and (current is None or deadline.skipped):  # no time for an initialization of the same quality
+            stop_reason = "time_budget"
+            break
+        assert current is not None
+        n_steps_before = len(current.history)
+        state, current = [current.state], current._replace(state=None)  # states are large: none is held twice
+        finished = _run_start(solver, state, current, RestartState(start, None, best, best_loss), limits, context)
+        current = None
+        if best is not None and finished.info is None:
+            stop_reason = "time_budget"
+            break
+        context.skipped.extend(deadline.skipped)
+        if len(finished.history) == n_steps_before:  # no step since: labels of a checkpoint are not trusted
+            finished = finished._replace(info=None)
+        finished, loss = solver.finalize(finished, limits, context.skipped)
+        if best is None or loss < best_loss:
+            best, best_loss = finished, loss
+        if finished.reason in ("callback", "time_budget"):
+            stop_reason = finished.reason
+            break
+    assert best is not None
+    return FitResult(context, best._replace(reason=stop_reason or best.reason), best_loss)
+
+
+def _resume(solver: Solver, context: FitContext, n_starts: int) -> RestartState:
+    """Return the progress that a checkpoint holds, validated; labels and energy of its best start are computed again."""
+    saved = context.session.pages.get("starts")
+    context.session.trust(saved is None or is_valid_progress(saved, solver, context.initialization.k, n_starts))
+    progress = saved or RestartState(0, None)
+    if progress.best is None:
+        return progress
+    best, loss = solver.evaluate(progress.best)
+    return progress._replace(best=best, least=loss)
+
+
+def is_valid_progress(saved: Any, solver: Solver, k: int, n_starts: int) -> bool:
+    """Return whether a fit of this solver could have saved this progress."""
+    rows = solver.rows
+    centers = np.ones((k, rows.d), rows.dtype)
+    shape = len(rows), k
+    templates = (partition.without_bounds(solver.init(centers, 0)), partition.initial_partition(rows, centers))
+    return (
+        isinstance(saved, RestartState)
+        and matches_template((saved.start, saved.least), (0, 0.0), *shape)
+        and saved.start < n_starts
+        and (saved.best is None) == (saved.least == np.inf)
+        and all(
+            run is None or any(is_valid_run(run, template, *shape, solver.info_type) for template in templates)
+            for run in (saved.run, saved.best)
+        )
+        and solver.is_valid_state(getattr(saved.run, "state", None))
+    )
+
+
+def _run_start(
+    solver: Solver, state: list[Any], before: RunResult, progress: RestartState, limits: Limits, context: FitContext
+) -> RunResult:
+    """Run one start from the state in the list, which is emptied. Progress is saved after each step."""
+    session, reporter = context.session, context.reporter
+
+    def save(sofar: RunResult) -> None:
+        session.keep("starts", progress._replace(run=sofar._replace(state=partition.without_bounds(sofar.state))))
+
+    def step(state: Any) -> tuple[Any, Any]:
+        reporter.begin_step()
+        return solver.step(state)
+
+    report = partial(reporter.end_step, progress.start)
+    result = drive(step, state.pop(), solver.converged, limits, [report], save, before)
+    session.release("starts")
+    return result

@@ -20,6 +20,7 @@ from ..execution.threads import on_threads
 from . import streaming_means as running
 from .base import BaseCentroidClusterer
 from .centroid_model import UNIT, near_block, near_rows, restore_on_error
+from .finalize import published_centers
 from .partition import energy_block, weight_sums_of
 from .random_streams import resolve_seed
 from .schema import Parts, Spec, check_fitted_state, doubles, floats
@@ -107,11 +108,12 @@ class BaseStreamingClusterer(BaseCentroidClusterer):
                 with on_threads(rows, self.n_threads) as rows:
                     rows, _ = enter_frame(rows)
                     self._frame = rows.frame
-                    means = running.initial_means(rows, self._start(rows, given, X, resolve_seed(self.random_state), 0))
+                    starts = self._initialization(X, given, resolve_seed(self.random_state))
+                    means = running.initial_means(rows, starts.centers(rows, 0))
                     self._finish_chunk(rows, means)
                     found = int(np.count_nonzero(means.weight_sums))
                     if given is None and found < self.n_clusters:
-                        warn(self._why_few(found, rows), ConvergenceWarning)
+                        warn(self._explain_empty_clusters(found, rows), ConvergenceWarning)
         return self
 
     def _check_stream(self) -> None:
@@ -142,7 +144,7 @@ class BaseStreamingClusterer(BaseCentroidClusterer):
 
     def _finish_chunk(self, rows: Rows, means: Means) -> None:
         self._take_in(rows, means)
-        self.cluster_centers_ = self._public(rows, means)
+        self.cluster_centers_ = published_centers(rows, means.centers)
         exact = rows.frame.out_of(means.centers, np.dtype(np.float64))
         self._stream = Stream(exact, means.weight_sums, means.lengths, self.cluster_centers_.copy())
         self.labels_ = np.empty(len(rows), np.int32)

@@ -1,6 +1,5 @@
-"""Files: rows out of them (`open_rows`); models, and the state of a running fit, into them and back (`save`, `load`,
-`Checkpoint`).
+"""Read rows from files (`open_rows`); save and load models and checkpoints (`save`, `load`, `Checkpoint`).
 
-Nothing that is read here is ever unpickled, mapped into memory or believed before it has been checked against the size of
-the file.
+Files are never unpickled or memory-mapped, and the sizes that they declare are checked against the size of the file before
+anything is allocated.
 """

@@ -1,9 +1,9 @@
-"""The state of a running fit in a file, from which another process goes on to the very same result.
+"""Save the state of a running fit to a file, and resume it in another process with the same result.
 
-A fit's state is arrays and numbers alone (see `core.driver`), random numbers depend on nothing but the seed and the place in
-the fit, and what rows remember to save work is left out: their labels do not depend on it. So the file is small, four bytes
-a row and the centres, and what is found after a resume differs in nothing but the times (and the counts of rows and
-distances that bounds would have spared) in `history_`.
+The state of a fit consists of arrays and numbers only (see `fit.checkpoint`), and random numbers depend only on the seed and
+the position in the fit. Distance bounds are not saved, because labels do not depend on them. The file is therefore small:
+four bytes per row and the centroids. After a resume, only `history_` differs: its times, and its counts of rows and of
+distances, which are higher until the bounds are rebuilt.
 """
 
 from __future__ import annotations
@@ -19,31 +19,33 @@ import numpy as np
 from ..data.scoped import Scoped
 from ..exceptions import FitInterrupted, InvalidModelError
 from ..fit.checkpoint import CHECKPOINT_STORE, CheckpointStore, FitProgress
-from .archive import read, tidy, write
+from .archive import read, remove_stale_files, write
 from .values import Reader, Writer
 
-FREE = ("time_budget", "max_iter", "n_threads", "callback", "verbose")  # parameters that another run may change
+# Parameters that may differ between the interrupted and the resumed run: they do not change the result of a step.
+CHANGEABLE_PARAMETERS = ("time_budget", "max_iter", "n_threads", "callback", "verbose")
 
-SHARE = 0.01  # of the time that may go into writing
+SHARE = 0.01  # largest fraction of the elapsed time spent on writing checkpoints
 
 
 class Checkpoint(Scoped):
-    """Keep the state of a fit in a file, now and then; and if there is one already, go on from there.
+    """Save the state of a fit to a file at intervals, and resume from the file if it exists.
 
     Parameters
     ----------
     path : str or path
-        The file. It is removed when the `with` block ends without an error, so save the model inside it.
+        Checkpoint file. It is deleted when the `with` block ends without an error, so save the model inside the block.
     every : float, default=60.0
-        Seconds from one write, after a step, to the next; the first is made before any step. Longer, if writing would else
-        take more than 1% of the time.
+        Minimum number of seconds between two writes, which happen after a step. The first write is before the first step.
+        The interval is extended so that writing takes at most 1% of the time.
 
     Notes
     -----
-    One fit in a `with` block, of any estimator: its `fit`, not `partial_fit`. Rows and parameters must be those of the fit that
-    was kept, or it is refused; but `time_budget`, which counts anew, `max_iter`, `n_threads`, `callback` and `verbose` may
-    change. Rows are known again by their shape, their type and some of them, or by pieces of a packed file; a seed that was
-    drawn is kept. No byte of the file is unpickled, and a crash while it is written leaves the one before.
+    Use one `with` block per call of `fit`, of any estimator; `partial_fit` is not checkpointed. Rows and parameters must equal
+    those of the saved fit, otherwise `InvalidModelError` is raised. `max_iter`, `n_threads`, `callback`, `verbose` and
+    `time_budget`, which starts again at zero, may change. Rows are compared by shape, dtype and a sample of them, or by parts
+    of the file if it is compressed. A seed that was drawn at random is saved. The file is never unpickled, and a crash
+    during a write leaves the previous checkpoint intact.
 
     Examples
     --------
@@ -61,9 +63,9 @@ class Checkpoint(Scoped):
             raise ValueError(f"every={every!r} must be a number of seconds, 0 or more.")
         self.path, self.every = Path(path), float(every)
         self._about: dict[str, str] | None = None
-        self._next = -np.inf  # a fit that begins is kept at once
+        self._next = -np.inf  # the first checkpoint is written before the first step
         self._asked = False
-        self._bare = False  # does the file say no more than that a fit has begun?
+        self._bare = False  # whether the file records only that a fit has started
 
     def _setting(self) -> CheckpointStore:
         return self
@@ -71,59 +73,61 @@ class Checkpoint(Scoped):
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         super().__exit__()
         failed = kind is not None and issubclass(kind, Exception)
-        if self._about is not None and (kind is None or (failed and self._bare)):  # what fails at once will fail again
+        if self._about is not None and (
+            kind is None or (failed and self._bare)
+        ):  # a fit that failed before any result has nothing to resume
             self.path.unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """Let the fit write its state after the step that it is in, and raise `Stopped`: for handlers of signals."""
+        """Make the fit save its state after the current step and raise `FitInterrupted`; safe to call in signal handlers."""
         self._asked = True
 
     def resume(self, about: dict[str, Any]) -> FitProgress | None:
         if self._about is not None:
-            raise ValueError("One Checkpoint keeps one fit: begin another `with` block, with another file, for the next.")
-        tidy(self.path)
-        self._about = {name: _print_of(value) for name, value in about.items() if name not in FREE}
+            raise ValueError("A Checkpoint is for one fit: use another `with` block, with another file, for the next fit.")
+        remove_stale_files(self.path)
+        self._about = {name: _fingerprint(value) for name, value in about.items() if name not in CHANGEABLE_PARAMETERS}
         if not self.path.exists():
             return None
         stored, arrays = read(self.path, "checkpoint")
-        kept, content = stored if isinstance(stored, list) and len(stored) == 2 else (None, None)
-        if not isinstance(kept, dict):
-            raise InvalidModelError(f"{self.path}: holds no state of a fit: name another file.")
-        for name in {**self._about, **kept}:
-            if self._about.get(name) != kept.get(name):
+        saved_about, content = stored if isinstance(stored, list) and len(stored) == 2 else (None, None)
+        if not isinstance(saved_about, dict):
+            raise InvalidModelError(f"{self.path}: does not hold the state of a fit: use another file.")
+        for name in {**self._about, **saved_about}:
+            if self._about.get(name) != saved_about.get(name):
                 self.refuse(name)
         progress = Reader(arrays, str(self.path)).decode(content)
         if not isinstance(progress, FitProgress):
-            raise InvalidModelError(f"{self.path}: holds no state of a fit: name another file.")
+            raise InvalidModelError(f"{self.path}: does not hold the state of a fit: use another file.")
         self._next = time.monotonic() + self.every
         return progress
 
     def refuse(self, name: str) -> None:
         raise InvalidModelError(
-            f"{self.path}: is of another fit, where {name} was not the same: set it back, or name another file."
+            f"{self.path}: belongs to another fit, where {name} was different: restore it, or use another file."
         )
 
     def told(self) -> str:
         if not self.path.exists():
-            return f"The fit had not come as far as to leave anything in {self.path}: begin it anew."
-        return f"{self.path} holds the state of the fit: run it again with that file, and it goes on from there."
+            return f"No checkpoint was written to {self.path} yet: start the fit again."
+        return f"{self.path} holds the state of the fit: run the fit again with that file to resume it."
 
     def offer(self, progress: FitProgress) -> None:
-        begun = time.monotonic()
-        if begun < self._next and not self._asked:
+        write_start = time.monotonic()
+        if write_start < self._next and not self._asked:
             return
         writer = Writer()
         content = writer.encode(progress, "fit")
         write(self.path, "checkpoint", [self._about, content], writer.arrays)
         self._bare = not progress.pages
         now = time.monotonic()
-        self._next = now + max(self.every, (now - begun) / SHARE)
+        self._next = now + max(self.every, (now - write_start) / SHARE)
         if self._asked:
             raise FitInterrupted(f"stopped; {self.path} holds the state of the fit")
 
 
-def _print_of(value: Any) -> str:
-    """A short text that is the same for equal values."""
+def _fingerprint(value: Any) -> str:
+    """Return a short text that is equal for equal values."""
     if callable(value) or isinstance(value, np.random.RandomState | np.random.Generator):
         return type(value).__name__
     if hasattr(value, "__array__") and not isinstance(value, np.generic | np.ndarray):

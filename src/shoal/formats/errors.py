@@ -1,4 +1,4 @@
-"""What is raised for files, and the ways to get there."""
+"""Errors of files: optional packages that are missing, exceptions of other packages, and files that declare too much."""
 
 from __future__ import annotations
 
@@ -9,39 +9,45 @@ from typing import Any
 
 from ..exceptions import InvalidFileError
 
-BOMB, SMALL = 2000, 1 << 30  # no honest file of numbers unpacks to more than so many times its size, or than this
+# A file may declare an array of this many bytes, or of this many times its own size, whichever is larger. Smaller limits
+# would reject compressed files of mostly equal numbers; larger ones would let a small file fill memory or disk.
+MAX_SMALL_ARRAY, MAX_EXPANSION = 1 << 30, 2000
+
+MAX_REASON = 300  # characters of another package's error message that are quoted
 
 
 def need(module: str, extra: str, path: Any) -> Any:
-    """An optional package."""
+    """Import an optional package, or raise ImportError with the command that installs it."""
     try:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise ImportError(f"To read {path}, Shoal needs {package}: pip install 'shoal[{extra}]'.") from error
+        raise ImportError(f"Reading {path} requires {package}: pip install 'shoal[{extra}]'.") from error
 
 
 @contextlib.contextmanager
-def wrap_read_errors(path: Any, doing: str, remedy: str) -> Iterator[None]:
-    """What a package has to say of a file, in one sentence that says which. It may raise anything for a broken one."""
+def wrap_read_errors(path: Any, action: str, remedy: str) -> Iterator[None]:
+    """Turn whatever another package raises for a broken file into InvalidFileError with the path and a remedy."""
     try:
         yield
     except (InvalidFileError, ImportError):
         raise
-    except MemoryError as error:  # of a file that lies about its size, most likely
+    except MemoryError as error:  # most likely, the file declares sizes that are too large
         raise InvalidFileError(
-            f"{path}: {doing} takes more memory than there is: it is broken, or has too large parts; {remedy}."
+            f"{path}: {action} takes more memory than is available: it is damaged, or its parts are too large; {remedy}."
         ) from error
     except Exception as error:
+        # Errors of the operating system name the file. Those that zarr raises have no errno, and do not.
         if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError) and error.errno is not None:
-            raise  # of the system: those of zarr have no number, and do not name the file
-        why = " ".join(str(error).split())[:300] or type(error).__name__
-        raise InvalidFileError(f"{path}: {doing} failed ({why.rstrip('.')}): {remedy}.") from error
+            raise
+        reason = " ".join(str(error).split())[:MAX_REASON] or type(error).__name__
+        raise InvalidFileError(f"{path}: {action} failed ({reason.rstrip('.')}): {remedy}.") from error
 
 
 def check_unpacked(path: Any, unpacked: int, stored: int) -> None:
-    """Refuse a file that claims to hold far more than its bytes could tell."""
-    if unpacked > max(SMALL, BOMB * stored):
+    """Raise if a file declares far more bytes than its own size can hold (a decompression bomb)."""
+    if unpacked > max(MAX_SMALL_ARRAY, MAX_EXPANSION * stored):
         raise InvalidFileError(
-            f"{path}: its {stored:,} bytes claim to hold {unpacked:,}: it is broken, or made to fill your disk."
+            f"{path}: declares {unpacked:,} bytes of data in {stored:,} bytes of file: it is damaged or a decompression bomb; "
+            "use another copy."
         )

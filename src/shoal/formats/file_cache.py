@@ -1,7 +1,7 @@
-"""Open files, which any thread may read at any place, and of which there may be more than the system lets a process open.
+"""Open files for positional reads from any thread, and keep only a limited number of them open.
 
-They are read by `pread` into blocks of their own, not mapped: the pages of a map count as the process's memory, and if the
-file shrinks, a look at them ends the process.
+Files are read with `pread` into new buffers and are not memory-mapped: mapped pages count as memory of the process, and if
+the file is truncated, access to them kills the process.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from typing import Any
 
 from ..exceptions import InvalidFileError
 
-READS_AT = hasattr(os, "preadv")
+HAS_PREAD = hasattr(os, "preadv")
 READ_ONLY = os.O_RDONLY | getattr(os, "O_BINARY", 0)
-OPEN = 64  # files that stay open while nobody reads them
+
+# Files that stay open while nobody reads them. Larger values may exceed the system's limit for folders of many files.
+MAX_IDLE_FILES = 64
 
 
 class Descriptor:
-    """Of a file: the system's number for it as long as it is open, and how many threads are reading."""
+    """A file descriptor, None while the file is closed, and the number of threads that are reading."""
 
     def __init__(self, fd: int) -> None:
         self.fd: int | None = fd
@@ -36,29 +38,30 @@ class Descriptor:
             self.fd = None
 
 
-LOCK = threading.RLock()  # a file may be forgotten, and so closed, while another is
-IDLE: dict[int, Descriptor] = {}  # open files that nobody reads right now, from the one that was left first on
+LOCK = threading.RLock()  # reentrant: a finalizer may close one file while this thread closes another
+IDLE: dict[int, Descriptor] = {}  # open files without readers, least recently used first
 
 
 class File:
-    """A file that any thread may read at any place. Those with a path are closed when there are many, and opened again."""
+    """A file for positional reads from any thread. If it has a path, it may be closed while idle, and is then reopened."""
 
     def __init__(self, fd: int, name: str, path: Path | None = None) -> None:
         self.name, self.path = name, path
-        self._descriptor, self._known_by, self._lock = Descriptor(fd), _known_by(fd), threading.Lock()
+        self._descriptor, self._identity, self._lock = Descriptor(fd), _identity(fd), threading.Lock()
         weakref.finalize(self, self._descriptor.close)
 
     @classmethod
     def open(cls, path: Path) -> File:
+        """Open a file for reading."""
         return cls(os.open(path, READ_ONLY), str(path), path)
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
-        """The system's number for the file, which stays open meanwhile."""
+        """Yield a file descriptor that stays open inside the `with` block."""
         this = self._descriptor
         with LOCK:
             IDLE.pop(id(this), None)
-            this.fd = fd = self._reopened() if this.fd is None else this.fd
+            this.fd = fd = self._reopen() if this.fd is None else this.fd
             this.readers += 1
         try:
             yield fd
@@ -67,24 +70,25 @@ class File:
                 this.readers -= 1
                 if not this.readers and self.path is not None:
                     IDLE[id(this)] = this
-                    if len(IDLE) > OPEN:
+                    if len(IDLE) > MAX_IDLE_FILES:
                         next(iter(IDLE.values())).close()
 
-    def _reopened(self) -> int:
+    def _reopen(self) -> int:
         assert self.path is not None
         fd = os.open(self.path, READ_ONLY)
-        if _known_by(fd) != self._known_by:
+        if _identity(fd) != self._identity:
             os.close(fd)
-            raise InvalidFileError(f"{self.name}: has changed since it was opened: call open_rows once more.")
+            raise InvalidFileError(f"{self.name}: has changed since it was opened: call open_rows again.")
         return fd
 
     @property
     def size(self) -> int:
+        """Size of the file in bytes."""
         with self.opened() as fd:
             return os.fstat(fd).st_size
 
     def fill(self, view: Any, at: int) -> None:
-        """Fill a buffer of bytes from this place on."""
+        """Fill a byte buffer from a byte offset of the file."""
         with self.opened() as fd:
             count = self._read(fd, view, at)
             while count < len(view):
@@ -92,25 +96,27 @@ class File:
                 count = self._read(fd, view, at)
                 if count == 0:
                     raise InvalidFileError(
-                        f"{self.name}: ends at byte {at:,} where rows should be: it has shrunk since it was opened."
+                        f"{self.name}: ends at byte {at:,}, inside the rows: it was truncated after it was opened; "
+                        "restore it, then call open_rows again."
                     )
 
     def _read(self, fd: int, view: Any, at: int) -> int:
         try:
             return self._read_at(fd, view, at)
-        except OSError as error:  # which knows no name
+        except OSError as error:  # it does not name the file
             raise OSError(error.errno, f"{error.strerror} at byte {at:,}", self.name) from error
 
     def _read_at(self, fd: int, view: Any, at: int) -> int:
-        if READS_AT:
+        if HAS_PREAD:
             return os.preadv(fd, [view], at)
-        with self._lock:  # one place at a time
+        with self._lock:  # the position of the descriptor is shared by all threads
             os.lseek(fd, at, os.SEEK_SET)
             data = os.read(fd, len(view))
         view[: len(data)] = data
         return len(data)
 
 
-def _known_by(fd: int) -> tuple[int, ...]:
-    told = os.fstat(fd)
-    return told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns
+def _identity(fd: int) -> tuple[int, ...]:
+    """Return device, inode, size and modification time, which differ if the file was replaced or changed."""
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,11 +1,9 @@
-"""`open_rows`: rows of a file or a folder of files, for any estimator."""
+"""Open a file or a folder of files as rows for any estimator (`open_rows`)."""
 
 from __future__ import annotations
 
 import socket
 from functools import partial
-from importlib import import_module
-from itertools import chain
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -18,52 +16,40 @@ from ..data.types import Array, is_sparse, warn
 from ..exceptions import InvalidFileError
 from ..execution.memory import spare
 from .fingerprint import FileSignature, fingerprint
-from .folder import joined
 from .options import Column, Opened, Options
 from .raw import Scratch, SparseScratch
+from .readers import open_path
 
-AT_HAND = 1 << 26  # bytes of gathered rows that are kept in memory
-PIECE = 1 << 24  # bytes that are copied at a time
-
-FORMATS = {  # imported when a file of that kind is opened
-    ".npy": "npy.open_npy",
-    ".npz": "npy.open_npz",
-    **dict.fromkeys((".fvecs", ".bvecs", ".ivecs"), "vectors.open_vecs"),
-    **dict.fromkeys((".fbin", ".u8bin", ".i8bin"), "vectors.open_bin"),
-    **dict.fromkeys((".parquet", ".pq"), "tables.open_parquet"),
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), "tables.open_arrow"),
-    ".zarr": "grids.open_zarr",
-    **dict.fromkeys((".h5", ".hdf5", ".hdf"), "grids.open_hdf5"),
-    **dict.fromkeys((".csv", ".tsv", ".txt"), "text.open_csv"),
-    **dict.fromkeys((".svmlight", ".libsvm", ".svm"), "text.open_svmlight"),
-}
-ONLY_FOR = {
-    "array": (".npz", ".zarr", ".h5", ".hdf5", ".hdf"),
-    **dict.fromkeys(("header", "delimiter"), (".csv", ".tsv", ".txt")),
-    **dict.fromkeys(("n_features", "zero_based"), (".svmlight", ".libsvm", ".svm")),
-}
+# Bytes of rows that `materialize` keeps in memory; more are copied to a scratch file. Memory plans depend on it.
+MAX_ROWS_IN_MEMORY = 1 << 26
+COPY_BYTES = 1 << 24  # bytes of rows copied to a scratch file at a time
 
 
 class FileRows(FileSource):
-    """Rows of a file, as `open_rows` gives them: read block by block, whenever they are worked on.
+    """Rows of a file, read in blocks whenever an estimator needs them. `open_rows` returns it.
 
     Attributes
     ----------
     path : Path
+        The file or the folder.
     shape : tuple of int
+        Number of rows and of feature columns.
     dtype : dtype
+        Type of the rows.
     feature_names : list of str or None
-        Of the columns, where the file has names for them. Estimators keep them as `feature_names_in_`.
+        Names of the feature columns, if the file has any. Estimators store them as `feature_names_in_`.
     ids : array of shape (n_samples,) or None
-        What the rows are called, if `id_column` was named: read when it is asked for. `id_column` has it in parts.
+        Values of `id_column`, read on access. None if `id_column` was not given.
     texts : array of shape (n_samples,) or None
-        What `text_column` holds, if it was named, in the same way.
+        Values of `text_column`, read on access. None if `text_column` was not given.
+    id_column, text_column : iterable of arrays or None
+        The same values in batches, for files whose columns do not fit into memory.
     """
 
     def __init__(self, path: Path, opened: Opened, options: Options) -> None:
         self.path, self._rows, self._options = path, opened.rows, options
         self.shape, self.dtype = (options.limited(opened.rows.shape[0]), opened.rows.shape[1]), opened.rows.dtype
-        self.seen = FileSignature.of(path)
+        self.signature = FileSignature.of(path)
         self.feature_names, self.unpacking = opened.names, opened.rows.unpacking
         self.row_bytes, self.held_bytes = opened.rows.row_bytes, opened.rows.held_bytes
         self.id_column, self.text_column = (
@@ -79,18 +65,18 @@ class FileRows(FileSource):
 
     def materialize(self, rows: Array) -> Source:
         size = len(rows) * self._rows.row_bytes
-        if size <= min(AT_HAND, spare(AT_HAND)):
+        if size <= min(MAX_ROWS_IN_MEMORY, spare(MAX_ROWS_IN_MEMORY)):
             return find_source(self.take(rows))
-        pieces = np.array_split(rows, -(-size // PIECE))
-        first = self.take(pieces[0])
+        parts = np.array_split(rows, -(-size // COPY_BYTES))
+        first = self.take(parts[0])
         if is_sparse(first):
             sparse_scratch = SparseScratch(str(self.path), first.dtype, np.int64, self._options.scratch)
-            for some in pieces:
-                sparse_scratch.append(self.take(some))
+            for part in parts:
+                sparse_scratch.append(self.take(part))
             return sparse_scratch.rows(self.shape[1])
         scratch = Scratch(str(self.path), self.shape[1], self.dtype, self._options.scratch, size)
-        for some in pieces:
-            scratch.append(self.take(some))
+        for part in parts:
+            scratch.append(self.take(part))
         return scratch.rows()
 
     def fingerprint(self) -> str | None:
@@ -108,16 +94,16 @@ class FileRows(FileSource):
         return None if self.text_column is None else np.asarray(self.text_column)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """All rows in memory."""
+        """Read all rows into memory."""
         block = self.read(0, len(self))
         return np.asarray(block.toarray() if is_sparse(block) else block, dtype)
 
     def __reduce__(self) -> Any:
-        """Pickled, it is a name and how to read the file; whoever has the file opens it again."""
-        return _reopened, (self.path.absolute(), self._options, self.seen)
+        """Pickle the path and the options, not the rows: the process that unpickles it opens the same file."""
+        return _reopen, (self.path.absolute(), self._options, self.signature)
 
     def __repr__(self) -> str:
-        return f"Rows of {self.path}: {self.shape[0]:,} x {self.shape[1]:,}, {self.dtype}"
+        return f"FileRows of {self.path}: {self.shape[0]:,} x {self.shape[1]:,}, {self.dtype}"
 
 
 def open_rows(
@@ -134,48 +120,63 @@ def open_rows(
     zero_based: bool | None = None,
     scratch: Any = None,
 ) -> FileRows:
-    """Rows of a file or of a folder of files, for any estimator: `KMeans(100).fit(open_rows("rows.parquet"))`.
-
-    They are read block by block, by a thread of its own, and never held all at once. Files that can't be read here and
-    there at will (Parquet, Arrow, Zarr, HDF5 in chunks, packed npz, arrays that lie column by column) are unpacked into a
-    scratch file by a fit, text by whoever opens it. It takes the room of the numbers, and goes when the rows do.
-    `NestedKMeans` and `cluster` keep their batch in one, too, when it is larger than 64 MB.
+    """Open a file or a folder of files as rows, which `fit` and `predict` of any estimator accept.
 
     Parameters
     ----------
     path : str or path
-        By its ending: npy, npz (dense, or CSR as SciPy saves it), fvecs, bvecs, ivecs, fbin, u8bin, i8bin, parquet, arrow,
-        feather, zarr, h5, csv, tsv, txt, svmlight. Or a folder of such files, all of one kind, in the order of their
-        names.
+        File, whose format is chosen by its extension, or folder of files of one format, which are read in the order of their
+        names. Supported extensions: npy; npz (a dense array, or a CSR matrix that `scipy.sparse.save_npz` wrote); fvecs, bvecs,
+        ivecs, fbin, u8bin, i8bin; parquet, pq; arrow, feather, ipc; zarr; h5, hdf5, hdf; csv, tsv, txt; svmlight, libsvm, svm.
     columns : list of str or int, default=None
-        The columns to cluster by, by name or number; None for all but `id_column` and `text_column`, and but the index of a
-        table that pandas wrote. A table with one column of lists has its rows there.
+        Feature columns, by name or index. None uses all columns except `id_column`, `text_column` and the index of a table
+        that pandas wrote. If a table has exactly one column of lists, the lists are the rows.
     id_column : str or int, default=None
-        A column that names the rows, given as `ids`; it may hold text.
+        Column that identifies the rows, of any type. It is not a feature, and is available as `ids`.
     text_column : str or int, default=None
-        A column that tells of the rows, given as `texts`; reports show it beside them.
+        Column that describes the rows. It is not a feature, and is available as `texts`; reports show it.
     limit_rows : int, default=None
-        Only so many rows, from the first on.
+        Maximum number of rows to read, from the first. None reads all rows.
     array : str, default=None
-        Which array of an npz, HDF5 or Zarr file, where there are several.
+        Name of the array, for npz, HDF5 and Zarr files that hold several.
     header : bool, default=None
-        Whether the first line of a CSV file names the columns; None to find out: a line of text does, a line of numbers does
-        not. But 0,1,2,... up to the last of three columns or more is taken for names, which pandas gives to columns without
-        any. Text beside whole numbers, such as years, numbers in quotes above others without, and text that begins with numbers
-        are taken for names, too; a warning says so in all these cases, and where a row of numbers at equal steps could be
-        names. A line of numbers with a field that is missing or badly written is an error.
+        Whether the first line of a CSV file holds the column names. None detects it; see Notes.
     delimiter : str, default=None
-        Between the fields of a CSV file; None to find it.
+        Character between the fields of a CSV file. None detects it.
     n_features : int, default=None
-        How many columns an svmlight file has, where its last ones may be empty: those of the fit. None for those it names.
+        Number of columns of an svmlight file, which does not store empty columns at the end: the `n_features_in_` of the
+        model. None uses the largest column in the file.
     zero_based : bool, default=None
-        Whether the columns of an svmlight file count from 0; None: if one of them is 0, else from 1.
+        Whether the columns of an svmlight file count from 0. None assumes that they do if any row of the file has column 0, and
+        that they count from 1 otherwise.
     scratch : str or path, default=None
-        The folder for scratch files; None for the system's (see `tempfile.gettempdir`).
+        Folder for scratch files. None uses the system's folder for temporary files (see `tempfile.gettempdir`).
 
     Returns
     -------
     rows : FileRows
+        The rows. They are read when an estimator needs them.
+
+    Raises
+    ------
+    InvalidFileError
+        If the file is truncated, damaged or in an unsupported layout, or if an option does not apply to it.
+    FileNotFoundError
+        If the path does not exist.
+    ImportError
+        If the format requires an optional package that is not installed.
+
+    Notes
+    -----
+    Rows are read in blocks by a separate thread, and never held in memory all at once. Formats without random access (Parquet,
+    Arrow, Zarr, chunked HDF5, compressed npz, arrays in Fortran order) are decompressed to a scratch file during a fit; text
+    files are parsed to a scratch file when they are opened. A scratch file takes as much disk space as the uncompressed rows
+    and is deleted with them. `NestedKMeans` and `cluster` also store batches of more than 64 MB in one.
+
+    Detection of a CSV header: a first line of text is a header; a first line of numbers is a row, except 0,1,2,... up to the
+    last of at least three columns, the default column names of pandas. Text beside integers, quoted numbers above unquoted
+    ones, and text that begins with numbers are read as a header. A warning is issued in these cases, and for a row of equally
+    spaced numbers, which could be a header. A line of numbers with a missing or malformed field is an error.
 
     Examples
     --------
@@ -190,116 +191,27 @@ def open_rows(
     path = Path(path)
     for name, count in (("limit_rows", limit_rows), ("n_features", n_features)):
         if count is not None and (not isinstance(count, Integral) or isinstance(count, bool) or count < 1):
-            raise ValueError(f"{name}={count!r} must be an integer from 1 on, or None for all.")
+            raise ValueError(f"{name}={count!r} must be a positive integer, or None for all.")
     if isinstance(columns, str | Integral):
         columns = [columns]
     columns = None if columns is None else list(columns)
     folder = None if scratch is None else str(scratch)
     options = Options(columns, id_column, text_column, limit_rows, array, header, delimiter, n_features, zero_based, folder)
-    opened = _open(path, options)
+    opened = open_path(path, options)
     if not opened.rows.shape[0]:
-        raise InvalidFileError(f"{path}: has no rows: name a file that has some.")
+        raise InvalidFileError(f"{path}: has no rows: use a file with at least one.")
     if opened.notice:
         warn(f"{path}: {opened.notice}", UserWarning)
     return FileRows(path, opened, options)
 
 
-def _reopened(path: Path, options: Options, seen: FileSignature) -> FileRows:
-    """Where it is pickled to, which may be another machine: the files there have to be the same."""
-    here = FileSignature.of(path) if path.exists() else FileSignature(0, 0, "")
-    if here != seen:
-        what = "others" if here[:2] == seen[:2] else str(here)
+def _reopen(path: Path, options: Options, signature: FileSignature) -> FileRows:
+    """Open the file of pickled rows, possibly on another machine, or raise if it is not the same file."""
+    found = FileSignature.of(path) if path.exists() else FileSignature(0, 0, "")
+    if found != signature:
+        what = "other content" if found[:2] == signature[:2] else str(found)
         raise InvalidFileError(
-            f"{path}: {seen} when the rows were opened, but {socket.gethostname()} finds {what} there: give every machine the "
-            "same, and open them anew."
+            f"{path}: had {signature} when it was opened, but has {what} on {socket.gethostname()}: give every machine the "
+            "same files, then call open_rows again."
         )
-    return FileRows(path, _open(path, options), options)
-
-
-def _kind(path: Path) -> str:
-    if path.suffix.lower() in FORMATS:
-        return path.suffix.lower()
-    if path.is_dir() and any((path / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
-        return ".zarr"
-    return ""
-
-
-def is_for(option: str, path: Path) -> bool:
-    """Does an option of `open_rows` mean anything to a file, or to those of a folder?"""
-    files = _files(path) if path.is_dir() and _kind(path) != ".zarr" else [path]
-    return any(_kind(file) in ONLY_FOR[option] for file in files)
-
-
-def _open(path: Path, options: Options) -> Opened:
-    kind = _kind(path)
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise InvalidFileError(f"{path}: is neither a file nor a folder, but a pipe or a device: copy what it gives to a file.")
-    if path.is_dir() and kind != ".zarr":
-        return _open_folder(path, options)
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file: check its name.")
-    if not kind:
-        known = ", ".join(name[1:] for name in FORMATS)
-        raise InvalidFileError(f"{path}: ends in none of {known}: rename it or convert it.")
-    for name, kinds in ONLY_FOR.items():
-        if getattr(options, name) is not None and kind not in kinds:
-            raise InvalidFileError(f"{path}: {name}={getattr(options, name)!r} is for {', '.join(kinds)} alone: leave it out.")
-    if path.is_file() and path.stat().st_size == 0:
-        raise InvalidFileError(f"{path}: is empty: name a file with rows.")
-    module, _, function = FORMATS[kind].partition(".")
-    opened: Opened = getattr(import_module(f"{__package__}.{module}"), function)(path, options)
-    return opened
-
-
-def _files(folder: Path) -> list[Path]:
-    """Those that can be read, in the order of their names."""
-    return sorted(file for file in folder.iterdir() if _kind(file) and not file.name.startswith((".", "_")))
-
-
-def _open_folder(path: Path, options: Options) -> Opened:
-    files = _files(path)
-    kinds = {FORMATS[_kind(file)] for file in files}
-    if len(kinds) != 1:
-        what = "files of several kinds" if kinds else "no file that Shoal can read"
-        raise InvalidFileError(f"{path}: has {what}: put those that belong together into a folder of their own.")
-    parts: list[Opened] = []
-    left = options.limit_rows
-    for file in files:
-        part = _open(file, options._replace(limit_rows=left))
-        _check_alike(file, part, files[0], parts[0] if parts else part)
-        parts.append(part)
-        left = None if left is None else left - part.rows.shape[0]
-        if left is not None and left <= 0:
-            break
-    some = [part.column for part in parts if part.column is not None]
-    column = (lambda name: chain.from_iterable(read(name) for read in some)) if some else None
-    return Opened(
-        joined(str(path), [part.rows for part in parts], options.scratch),
-        parts[0].names,
-        column,
-        _skipped(path) or parts[0].notice,
-    )
-
-
-def _skipped(folder: Path) -> str:
-    """A warning of files that are left out, though their names say that they hold rows: packed ones, such as part.csv.gz."""
-    files = [f for f in folder.iterdir() if not _kind(f) and not f.name.startswith((".", "_"))]
-    names = sorted(f.name for f in files if any(suffix.lower() in FORMATS for suffix in f.suffixes))
-    shown = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
-    return f"{shown} is not read, since its ending is none that Shoal knows: unpack it, or put it elsewhere." if names else ""
-
-
-def _check_alike(file: Path, part: Opened, first_file: Path, first: Opened) -> None:
-    here, there = ((p.rows.shape[1], p.rows.dtype, is_sparse(p.rows.read(0, 0)), p.names) for p in (part, first))
-    if here != there:
-        said = [
-            f"{d} columns of {dtype}{', sparse' * thin}{f', named {names[:5]}' if names else ''}"
-            for d, dtype, thin, names in (here, there)
-        ]
-        raise InvalidFileError(
-            f"{file}: has {said[0]}, but {first_file.name} has {said[1]}: give all files of a folder the same."
-        )
-    bases = [getattr(opened.rows, "base", 0) for opened in (part, first)]
-    if bases[0] != bases[1]:
-        counts = f"columns seem to count from {bases[0]}, but those of {first_file.name} from {bases[1]}"
-        raise InvalidFileError(f"{file}: its {counts}: say which as zero_based=.")
+    return FileRows(path, open_path(path, options), options)

@@ -1,4 +1,4 @@
-"""Whether files are those that were there before, or that another machine has."""
+"""Recognise files: whether they are unchanged since a checkpoint, or the same on another machine."""
 
 from __future__ import annotations
 
@@ -10,29 +10,34 @@ import numpy as np
 
 from ..data.regular_files import open_regular
 
-PRINT, PRINTS = 1 << 16, 64  # bytes of the pieces that a file is known again by, and how many
-EDGE = 1 << 12  # bytes at both ends of a file that are looked at to see whether another machine has the same one
+# Bytes of a sample, and samples of each file. Larger values find more changes and take longer. Changing either changes every
+# fingerprint, so checkpoints of compressed files could no longer be resumed.
+SAMPLE_BYTES, N_SAMPLES = 1 << 16, 64
+
+# Bytes compared at both ends of a file, and files of a folder that are opened. Names and sizes of all files are compared.
+SIGNATURE_BYTES, SIGNATURE_FILES = 1 << 12, 64
 
 
 class FileSignature(NamedTuple):
-    """What a file, or those of a folder, look like from outside: quick, even if there are many."""
+    """Number, total size and digest of a file or of all files in a folder; fast even for many large files."""
 
     files: int
-    size: int  # of all
-    digest: str  # of their names and sizes, and of both ends of some
+    size: int  # bytes of all files
+    digest: str  # of all names and sizes, and of both ends of some files
 
     @classmethod
     def of(cls, path: Path) -> FileSignature:
+        """Compute the signature of a file or a folder."""
         files = _all_files(path)
         sizes = [file.stat().st_size for file in files]
         digest = hashlib.sha256()
         for file, size in zip(files, sizes, strict=True):
-            digest.update(_named(file, path, size))
-        for i in sorted({round(j) for j in np.linspace(0, len(files) - 1, min(len(files), PRINTS))}):
+            digest.update(_name_and_size(file, path, size))
+        for i in sorted({round(j) for j in np.linspace(0, len(files) - 1, min(len(files), SIGNATURE_FILES))}):
             with open_regular(files[i]) as stream:
-                for at in (0, max(sizes[i] - EDGE, 0)):
+                for at in (0, max(sizes[i] - SIGNATURE_BYTES, 0)):
                     stream.seek(at)
-                    digest.update(stream.read(EDGE))
+                    digest.update(stream.read(SIGNATURE_BYTES))
         return cls(len(files), sum(sizes), digest.hexdigest())
 
     def __str__(self) -> str:
@@ -40,21 +45,23 @@ class FileSignature(NamedTuple):
 
 
 def _all_files(path: Path) -> list[Path]:
+    """Return the file itself, or all files in a folder and its subfolders, sorted by name."""
     return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
-def _named(file: Path, path: Path, size: int) -> bytes:
+def _name_and_size(file: Path, path: Path, size: int) -> bytes:
     return f"{file.relative_to(path)} {size}\n".encode(errors="surrogateescape")
 
 
 def fingerprint(path: Path) -> str:
-    """Of the sizes of a file, or of all in a folder, and of 64 pieces of each: quick, and it finds most changes."""
+    """Return a digest of the names, the sizes and samples of the content of all files; small changes may be missed."""
     digest = hashlib.sha256()
     for file in _all_files(path):
         size = file.stat().st_size
-        digest.update(_named(file, path, size))
+        digest.update(_name_and_size(file, path, size))
+        step, last = max(size - SAMPLE_BYTES, 0), N_SAMPLES - 1
         with open_regular(file) as stream:
-            for at in sorted({(size - PRINT) * i // (PRINTS - 1) if size > PRINT else 0 for i in range(PRINTS)}):
+            for at in sorted({step * i // last for i in range(N_SAMPLES)}):
                 stream.seek(at)
-                digest.update(stream.read(PRINT))
+                digest.update(stream.read(SAMPLE_BYTES))
     return digest.hexdigest()

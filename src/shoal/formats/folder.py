@@ -1,4 +1,4 @@
-"""Files one after the other, as one."""
+"""Several files as one source: their rows follow each other in the order of the files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from .options import SomeColumns
 from .streamed import Streamed
 
 
-def joined(name: str, parts: list[Any], scratch: str | None) -> Any:
-    """One source of several. What has to be unpacked goes to one scratch file: thousands could not be open at once."""
+def concatenate(name: str, parts: list[Any], scratch: str | None) -> Any:
+    """Return one source for the rows of several, which have the same columns.
+
+    Compressed files share one scratch file, because thousands of scratch files could not be open at the same time.
+    """
     first = parts[0]
     if all(isinstance(part, SomeColumns) for part in parts):
-        return SomeColumns(joined(name, [part.rows for part in parts], scratch), first.selection)
+        return SomeColumns(concatenate(name, [part.rows for part in parts], scratch), first.selection)
     if not all(isinstance(part, Streamed) for part in parts):
         return Folder(parts)
     shape = sum(part.shape[0] for part in parts), first.shape[1]
@@ -28,7 +31,7 @@ def joined(name: str, parts: list[Any], scratch: str | None) -> Any:
 
 
 class Folder(StoredSource):
-    """Rows of several files, one after the other."""
+    """Rows of several sources, one after the other."""
 
     def __init__(self, parts: list[Any]) -> None:
         self.parts = parts
@@ -49,22 +52,23 @@ class Folder(StoredSource):
             first = end - part.shape[0]
             if first < stop and start < end:
                 blocks.append(part.read(max(start - first, 0), min(stop, end) - first))
-        return _stacked(blocks)
+        return _stack(blocks)
 
     def take(self, rows: Array) -> Any:
         rows = np.asarray(rows, np.int64)
-        which = np.searchsorted(self.ends, rows, "right")
-        order = np.argsort(which, kind="stable")
+        part_of_row = np.searchsorted(self.ends, rows, "right")
+        order = np.argsort(part_of_row, kind="stable")
         blocks = []
-        for i in np.unique(which):
+        for i in np.unique(part_of_row):
             part = self.parts[i]
-            blocks.append(part.take(rows[order][which[order] == i] - (self.ends[i] - part.shape[0])))
-        back = np.empty(len(rows), np.int64)
-        back[order] = np.arange(len(rows))
-        return _stacked(blocks)[back] if blocks else self.parts[0].read(0, 0)
+            blocks.append(part.take(rows[order][part_of_row[order] == i] - (self.ends[i] - part.shape[0])))
+        inverse = np.empty(len(rows), np.int64)
+        inverse[order] = np.arange(len(rows))
+        return _stack(blocks)[inverse] if blocks else self.parts[0].read(0, 0)
 
 
-def _stacked(blocks: list[Any]) -> Any:
+def _stack(blocks: list[Any]) -> Any:
+    """Stack dense or sparse blocks."""
     if len(blocks) == 1:
         return blocks[0]
     if is_sparse(blocks[0]):

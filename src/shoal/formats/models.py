@@ -1,4 +1,4 @@
-"""`save` and `load`: a fitted model in one file, without a pickle."""
+"""Save a model to one file and load it again, without pickle."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from .values import Reader, Writer
 
 
 def save(model: Any, path: Any) -> None:
-    """Write a model of Shoal's to a file, from which `load` gets it back, to the last bit.
+    """Save a Shoal model to a file. `load` restores it bit for bit.
 
-    The file is an npz file with a manifest and a SHA-256 of everything in it, never a pickle. It takes the place of one that
-    is there already only when all of it is on the disk.
+    The file is an npz archive with a manifest and a SHA-256 digest of its content; pickle is not used. An existing file is
+    replaced atomically, once the new one is completely on disk.
 
     Parameters
     ----------
     model : estimator or code
-        Fitted or not: its parameters and all that it has learned, names of features included. Functions (`callback`, a
-        callable `init`) and random generators are left out, with a warning: the loaded model has the default instead.
+        Estimator, fitted or not, or binary code. Its parameters and fitted attributes are saved, including feature names.
+        Callables (`callback`, a callable `init`) and random generators cannot be saved: a warning names them, and the loaded
+        model has the default values instead.
     path : str or path
-        `.npz` is a good ending.
+        File to write. The recommended extension is `.npz`.
 
     Examples
     --------
@@ -40,36 +41,42 @@ def save(model: Any, path: Any) -> None:
     True
     """
     if not is_model(model):
-        raise TypeError(f"model is a {type(model).__name__}: give an estimator of Shoal's, or a code.")
+        raise TypeError(f"model is a {type(model).__name__}: give an estimator or a binary code of Shoal.")
     check_model(model)
     writer = Writer()
     content = writer.encode(model, "model")
     if writer.dropped:
         left = ", ".join(sorted(set(writer.dropped)))
-        warn(f"{left} can't be saved: the loaded model has the default instead; set it again if you need it.", UserWarning)
+        warn(
+            f"{left} cannot be saved: the loaded model has the default value instead; set it again after loading.", UserWarning
+        )
     write(Path(path), "model", content, writer.arrays)
 
 
 def load(path: Any) -> Any:
-    """The model that `save` wrote to a file. Nothing in it is run, whoever wrote it.
+    """Load a model that `save` wrote.
+
+    No code from the file is executed.
 
     Parameters
     ----------
     path : str or path
+        File to read.
 
     Returns
     -------
     model : estimator or code
+        The saved model.
 
     Raises
     ------
-    Rejected
-        A ValueError: the file is not one that `save` wrote, was cut or changed, or comes from a newer Shoal.
+    InvalidModelError
+        If `save` did not write the file, if it was truncated or changed, or if another version of the format wrote it.
     """
     content, arrays = read(Path(path), "model")
     model = Reader(arrays, str(path)).decode(content)
     if not is_model(model):
-        raise InvalidModelError(f"{path}: holds no model: name a file that shoal.save wrote.")
+        raise InvalidModelError(f"{path}: holds no model: use a file that shoal.save wrote.")
     try:
         check_model(model)
     except ValueError as error:  # the file is intact, but no fit produced what it holds

@@ -1,4 +1,4 @@
-"""What a user may say of a file, and what opening it gives."""
+"""Options of `open_rows`, and the result of opening a file: rows, column names and column selection."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from ..data.source import StoredSource
 from ..data.types import Array, is_sparse
 from ..exceptions import InvalidFileError
 
+COLUMN_BYTES = 1 << 24  # bytes of rows read at a time to extract one column
+
 
 class Options(NamedTuple):
-    """See `files.open_rows`."""
+    """Arguments of `files.open_rows`, which documents them."""
 
     columns: list[Any] | None = None
     id_column: Any = None
@@ -29,17 +31,17 @@ class Options(NamedTuple):
     scratch: str | None = None
 
     @property
-    def beside(self) -> list[Any]:
-        """Columns that tell what the rows are."""
+    def non_features(self) -> list[Any]:
+        """Columns that identify or describe the rows, and are not clustered by."""
         return [column for column in (self.id_column, self.text_column) if column is not None]
 
     def limited(self, n: int) -> int:
-        """How many of n rows are wanted."""
+        """Number of rows to read of a file of n rows."""
         return n if self.limit_rows is None else min(n, self.limit_rows)
 
 
 class Column:
-    """One column of a file, whatever it holds. It is read when it is asked for, some rows at a time."""
+    """One column of a file, of any type, read lazily in batches."""
 
     def __init__(self, parts: Callable[[], Iterator[Any]], n: int) -> None:
         self.parts, self.n = parts, n
@@ -48,7 +50,7 @@ class Column:
         return self.n
 
     def __iter__(self) -> Iterator[Any]:
-        """Arrays of NumPy's or of Arrow's, in order."""
+        """Yield the column as NumPy or Arrow arrays, in row order."""
         left = self.n
         for part in self.parts():
             yield part[:left]
@@ -56,8 +58,8 @@ class Column:
             if left <= 0:
                 return
 
-    def some_values(self, rows: Array) -> list[Any]:
-        """Of these rows, which are named in order."""
+    def values_at(self, rows: Array) -> list[Any]:
+        """Return the values at these row numbers, which are in ascending order."""
         found: list[Any] = []
         start = 0
         for part in self:
@@ -71,53 +73,55 @@ class Column:
 
 
 def _numpy(part: Any) -> Array:
-    """Where values are missing, as objects: large integers would be rounded among floats."""
+    """Convert to NumPy; as objects if values are missing, since a float array would round large integers."""
     return np.array(part.tolist(), object) if getattr(part, "null_count", 0) else np.asarray(part)
 
 
 class Opened(NamedTuple):
-    """A file's rows, the names of its columns, and one of these by its name or number, in parts."""
+    """An opened file."""
 
-    rows: Any  # a source with `row_bytes` and `is_packed`: must it be unpacked before rows here and there can be had?
-    # And with `unpacking`: the bytes that this takes more than with parts of the usual size; and `held_bytes`, in memory.
-    names: list[str] | None = None
-    column: Callable[[Any], Iterator[Any]] | None = None
-    notice: str = ""  # what the user should be warned of
+    rows: Any  # a `StoredSource`
+    names: list[str] | None = None  # of the feature columns
+    column: Callable[[Any], Iterator[Any]] | None = None  # reads any column, given its name or index, in batches
+    notice: str = ""  # a warning for the user
 
 
 class Selection(NamedTuple):
-    """Which columns of an array are wanted: those listed, or all but those listed. It takes the room of its list alone."""
+    """Columns to select, or to drop. Its memory depends on the length of the list, not on the width of the rows."""
 
-    columns: Array  # in the wanted order; in ascending order if they are to be dropped
+    columns: Array  # in the order of the result; in ascending order if they are to be dropped
     drop: bool = False
 
     def width(self, d: int) -> int:
-        """How many of d columns are wanted."""
+        """Return the number of columns that remain of d."""
         return d - len(self.columns) if self.drop else len(self.columns)
 
     def of(self, block: Any) -> Any:
-        """The wanted columns of a block of rows."""
+        """Return the selected columns of a block of rows."""
         if is_sparse(block):
             return self._of_sparse(block)
         return np.delete(block, self.columns, axis=1) if self.drop else block[:, self.columns]
 
     def _of_sparse(self, block: Any) -> Any:
-        """By the stored values: SciPy makes arrays of the matrix's width, which a file may state as it likes."""
+        """Select columns by the stored values only.
+
+        SciPy's indexing allocates arrays of the width that a file declares, which may be anything.
+        """
         order = np.argsort(self.columns)
-        ranked = self.columns[order]
-        place = np.searchsorted(ranked, block.indices)
-        listed = ranked[np.minimum(place, len(ranked) - 1)] == block.indices
-        kept = ~listed if self.drop else listed
-        indices = block.indices[kept] - place[kept] if self.drop else order[place[kept]]
-        indptr = np.concatenate([[0], np.cumsum(kept)])[block.indptr]
+        ascending = self.columns[order]
+        rank = np.searchsorted(ascending, block.indices)
+        is_listed = ascending[np.minimum(rank, len(ascending) - 1)] == block.indices
+        mask = ~is_listed if self.drop else is_listed
+        indices = block.indices[mask] - rank[mask] if self.drop else order[rank[mask]]
+        indptr = np.concatenate([[0], np.cumsum(mask)])[block.indptr]
         shape = block.shape[0], self.width(block.shape[1])
-        out = type(block)((block.data[kept], indices.astype(block.indices.dtype), indptr), shape=shape)
+        out = type(block)((block.data[mask], indices.astype(block.indices.dtype), indptr), shape=shape)
         out.sum_duplicates()
         return out
 
 
 class SomeColumns(StoredSource):
-    """Some columns of another source."""
+    """Source with a selection of the columns of another source."""
 
     def __init__(self, rows: Any, selection: Selection) -> None:
         self.rows, self.selection = rows, selection
@@ -136,76 +140,76 @@ class SomeColumns(StoredSource):
 
 
 def place_of(path: Path, column: Any, names: list[str] | None, d: int) -> int:
-    """The number of a column that is named or numbered."""
+    """Return the index of a column that is given by name or by index."""
     if isinstance(column, str):
         places = [j for j, name in enumerate(names or ()) if name == column]
         if len(places) > 1:
             raise InvalidFileError(
-                f"{path}: columns {places[0]} and {places[1]} are both named {column!r}: give a number instead."
+                f"{path}: columns {places[0]} and {places[1]} are both named {column!r}: use a column number instead."
             )
         if places:
             return places[0]
-        if column.isascii() and column.isdecimal() and len(column) < 10:  # as it is typed
+        if column.isascii() and column.isdecimal() and len(column) < 10:  # a number typed on the command line
             return place_of(path, int(column), names, d)
-        known = f"it has {', '.join(names[:20])}{', ...' * (len(names) > 20)}" if names else f"its {d} columns have none"
-        raise InvalidFileError(f"{path}: has no column named {column!r}: {known}; name one that is there, or give its number.")
+        known = f"it has {', '.join(names[:20])}{', ...' * (len(names) > 20)}" if names else f"its {d} columns have no names"
+        raise InvalidFileError(f"{path}: has no column named {column!r}: {known}; use one of these, or a column number.")
     if not isinstance(column, int | np.integer) or isinstance(column, bool) or not 0 <= column < d:
-        raise InvalidFileError(f"{path}: has no column {column!r}: number its columns from 0 to {d - 1}.")
+        raise InvalidFileError(f"{path}: has no column {column!r}: use a number from 0 to {d - 1}.")
     return int(column)
 
 
 def selection_of(path: Path, options: Options, names: list[str] | None, d: int) -> Selection:
-    """Which columns are features: all, unless some are named, but those that tell what the rows are."""
-    beside = sorted({place_of(path, column, names, d) for column in options.beside})
+    """Return the feature columns: those of `options.columns`, by default all but the non-features."""
+    non_features = sorted({place_of(path, column, names, d) for column in options.non_features})
     if options.columns is None:
-        if beside and len(beside) == d:
+        if non_features and len(non_features) == d:
             raise InvalidFileError(
-                f"{path}: has no column but those that tell what the rows are: there is nothing to cluster by."
+                f"{path}: has no columns other than id_column and text_column: use a file with features to cluster by."
             )
-        return Selection(np.array(beside, np.int64), drop=True)
+        return Selection(np.array(non_features, np.int64), drop=True)
     counts = Counter(names)
     known = {name: j for j, name in enumerate(names or ()) if counts[name] == 1}
     places = [known[c] if isinstance(c, str) and c in known else place_of(path, c, names, d) for c in options.columns]
     if not places:
-        raise InvalidFileError(f"{path}: columns=[] names none: name one at least, or leave it at None for all.")
+        raise InvalidFileError(f"{path}: columns=[] is empty: list at least one column, or use None for all.")
     seen: set[int] = set()
     for column, place in zip(options.columns, places, strict=True):
         if place in seen:
-            raise InvalidFileError(f"{path}: columns= names {column!r} twice: name each once.")
+            raise InvalidFileError(f"{path}: columns= lists {column!r} twice: list each column once.")
         seen.add(place)
     return Selection(np.array(places, np.int64))
 
 
 def places_of(path: Path, options: Options, names: list[str] | None, d: int) -> list[int]:
-    """The same as a list, for files that hold something for every column, and so have room for it."""
+    """Return the indices of the feature columns as a list, for formats that store metadata for every column."""
     selection = selection_of(path, options, names, d)
     columns: list[int] = selection.of(np.arange(d)[None])[0].tolist()
     return columns
 
 
 def check_shape(path: Path, rows: Any) -> None:
-    """Refuse what no array can be, before somebody makes one of that size."""
+    """Raise if no array can have this shape, before one is allocated."""
     n, d = rows.shape
     if d < 1:
-        raise InvalidFileError(f"{path}: its rows have no columns: name a file whose rows have some.")
+        raise InvalidFileError(f"{path}: its rows have no columns: use a file with at least one.")
     if max(n, 1) * rows.row_bytes >= 2**63 or d >= 2**31:
         raise InvalidFileError(
-            f"{path}: claims to have {n:,} rows of {d:,} columns, more than can be: it is broken; write it anew."
+            f"{path}: declares {n:,} rows of {d:,} columns, more than an array can have: it is damaged; write it again."
         )
 
 
 def columns_by_place(path: Path, rows: Any, options: Options) -> Opened:
-    """For files that are one array."""
+    """Open a file that is a single array: its columns have indices but no names."""
     check_shape(path, rows)
-    if options.columns is None and not options.beside:
+    if options.columns is None and not options.non_features:
         return Opened(rows)
 
     def column(name: Any) -> Iterator[Array]:
-        some = SomeColumns(rows, Selection(np.array([place_of(path, name, None, rows.shape[1])])))
-        step = max(1, (1 << 24) // max(rows.row_bytes, 1))
+        selected = SomeColumns(rows, Selection(np.array([place_of(path, name, None, rows.shape[1])])))
+        step = max(1, COLUMN_BYTES // max(rows.row_bytes, 1))
         for a in range(0, rows.shape[0], step):
-            block = some.read(a, min(a + step, rows.shape[0]))
+            block = selected.read(a, min(a + step, rows.shape[0]))
             values = (block.toarray() if is_sparse(block) else block)[:, 0]
-            yield values.astype(values.dtype.newbyteorder("="), copy=False)  # Arrow takes no other
+            yield values.astype(values.dtype.newbyteorder("="), copy=False)  # Arrow accepts native order only
 
     return Opened(SomeColumns(rows, selection_of(path, options, None, rows.shape[1])), None, column)

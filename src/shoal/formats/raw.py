@@ -1,7 +1,7 @@
-"""Rows that lie in a file as they do in memory, one after the other: dense, or as the three arrays of a CSR matrix.
+"""Uncompressed rows in a file: dense rows of fixed size, or the three arrays of a CSR matrix.
 
-What has to be read often but lies badly is copied to a scratch file once, which has no name and so is gone as soon as nobody
-reads it, even after a kill.
+Rows that cannot be read at random positions are copied once to a scratch file. It is unlinked as soon as it is created, so the
+system deletes it when the last reader closes it, even if the process is killed.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import numpy as np
 from scipy import sparse
 
 from ..data.source import StoredSource
-from ..data.types import Array, at_most_float64, sparse_dtype
+from ..data.types import Array, at_most_float64, sparse_dtype, sum_duplicates
 from ..exceptions import InvalidFileError
 from ..kernels.files import read_spans
 from .errors import wrap_read_errors
-from .file_cache import READS_AT, File
+from .file_cache import HAS_PREAD, File
 
-FEW = 8  # spans that are not worth to load a kernel for
+# Spans of rows that are read by a Python loop; more are read by a compiled kernel, whose first use takes time to load.
+MAX_SPANS_IN_PYTHON = 8
 
 
 class RawRows(StoredSource):
-    """Dense rows of equal size."""
+    """Dense rows of equal size, from a byte offset of a file; `lead` are the bytes before each row, the same for all rows."""
 
     def __init__(self, file: File, shape: tuple[int, int], dtype: Any, offset: int = 0, lead: Array | None = None) -> None:
-        """`lead`: the bytes that go before each row, always the same."""
         self.file, self.shape, self.raw_dtype, self.offset = file, shape, np.dtype(dtype), offset
         self.dtype = at_most_float64(np.empty(0, dtype)).dtype
         self.lead = np.empty(0, np.uint8) if lead is None else lead
@@ -43,14 +43,14 @@ class RawRows(StoredSource):
         rows = np.asarray(rows, np.int64)
         if len(rows) and (np.diff(rows) > 0).all():
             return self._spans(*runs(rows))
-        some, places = np.unique(rows, return_inverse=True)
-        return self._spans(*runs(some))[places]
+        distinct, inverse = np.unique(rows, return_inverse=True)
+        return self._spans(*runs(distinct))[inverse]
 
     def _spans(self, starts: Array, stops: Array) -> Array:
-        """Rows from each start to its stop, one span after the other."""
+        """Read the rows of all spans, from each start to its stop."""
         buffer = np.empty((int((stops - starts).sum()), self.stride), np.uint8)
         done = 0
-        if READS_AT and len(starts) > FEW:
+        if HAS_PREAD and len(starts) > MAX_SPANS_IN_PYTHON:
             with self.file.opened() as fd:
                 done = read_spans(fd, starts, stops, self.stride, self.offset, buffer)
         view = memoryview(buffer.reshape(-1).data)[int((stops - starts)[:done].sum()) * self.stride :]
@@ -64,21 +64,21 @@ class RawRows(StoredSource):
         return at_most_float64(buffer.view(self.raw_dtype).reshape(len(buffer), self.shape[1]))
 
     def _check_leads(self, buffer: Array, starts: Array, stops: Array) -> None:
+        """Raise if the bytes before a row differ from those of the first row."""
         bad = (buffer[:, : len(self.lead)] != self.lead).any(axis=1)
         if bad.any():
             rows = np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)])
             row = int(rows[np.argmax(bad)])
             raise InvalidFileError(
-                f"{self.file.name}: row {row} (byte {self.offset + row * self.stride:,}) says that it has another length than "
-                f"the first row's {self.shape[1]}: write all rows with the same number of columns."
+                f"{self.file.name}: row {row} (byte {self.offset + row * self.stride:,}) declares another length than the "
+                f"first row, which has {self.shape[1]} columns: write all rows with the same number of columns."
             )
 
 
 class CSRRows(StoredSource):
-    """Sparse rows: values and columns on disk, where rows begin in memory."""
+    """Sparse rows: `data` and `indices` on disk, `indptr` in memory; `base` is the index of the first column in the file."""
 
     def __init__(self, data: RawRows, indices: RawRows, indptr: Array, d: int, base: int = 0) -> None:
-        """`base`: the number of the first column."""
         self.data, self.indices, self.indptr, self.base = data, indices, indptr, base
         self.shape, self.dtype, self.held_bytes = (len(indptr) - 1, d), sparse_dtype(data.dtype), indptr.nbytes
         self.row_bytes = int(indptr[-1]) * (data.row_bytes + indices.row_bytes) // max(len(indptr) - 1, 1)
@@ -87,45 +87,54 @@ class CSRRows(StoredSource):
         return self._spans(np.array([start]), np.array([stop]))
 
     def take(self, rows: Array) -> Any:
-        some, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
-        block = self._spans(*runs(some))
-        return block if np.array_equal(rows, some) else sparse.csr_array(block[places])
+        distinct, inverse = np.unique(np.asarray(rows, np.int64), return_inverse=True)
+        block = self._spans(*runs(distinct))
+        return block if np.array_equal(rows, distinct) else sparse.csr_array(block[inverse])
 
     def _spans(self, starts: Array, stops: Array) -> Any:
+        """Read the rows of all spans as one CSR block with sorted indices and without duplicates."""
         spans = self.indptr[starts], self.indptr[stops]
         data, indices = (part._spans(*spans)[:, 0] for part in (self.data, self.indices))
         indices = indices - self.base
         if len(indices) and not (indices.min() >= 0 and indices.max() < self.shape[1]):
             raise InvalidFileError(
-                f"{self.data.file.name}: near row {int(starts[0])} a value stands in column "
-                f"{int(indices.min() if indices.min() < 0 else indices.max())} of {self.shape[1]}: write the matrix anew."
+                f"{self.data.file.name}: near row {int(starts[0])}, a value is in column "
+                f"{int(indices.min() if indices.min() < 0 else indices.max())} of {self.shape[1]}: write the matrix again."
             )
         lengths = [np.diff(self.indptr[a : b + 1]) for a, b in zip(starts, stops, strict=True)]
         indptr = np.concatenate([[0], *lengths]).cumsum()
         data = data.astype(self.dtype, copy=False)
         block = sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.shape[1]))
         if not block.has_canonical_format:
-            with wrap_read_errors(
-                self.data.file.name, f"adding up what stands twice in a row of {data.dtype}", "write the matrix anew"
-            ):
-                block.sum_duplicates()
+            self._sum_duplicates(block, int(starts[0]))
         return block
+
+    def _sum_duplicates(self, block: Any, row: int) -> None:
+        """Sum duplicate entries in place, or raise if an integer sum overflows: all blocks have the dtype of the file."""
+        name = self.data.file.name
+        with wrap_read_errors(name, f"summing duplicate entries of type {block.dtype}", "write the matrix again"):
+            overflows = sum_duplicates(block)
+        if overflows:
+            raise InvalidFileError(
+                f"{name}: near row {row}, duplicate entries have a sum that {block.dtype} cannot hold: convert the matrix with "
+                "X.astype(numpy.float64) and save it again."
+            )
 
 
 def runs(rows: Array) -> tuple[Array, Array]:
-    """Where runs of neighbours start and stop, of rows in ascending order."""
+    """Return where runs of consecutive row numbers start and stop; `rows` is in ascending order."""
     ends = np.flatnonzero(np.diff(rows) != 1)
     return rows[np.concatenate([[0], ends + 1])[: len(rows)]], rows[np.concatenate([ends, [-1]])[: len(rows)]] + 1
 
 
 class Scratch:
-    """Dense rows, written one block after the other, then read."""
+    """Scratch file of dense rows: append blocks, then read them as a source."""
 
     def __init__(self, name: str, d: int, dtype: Any, folder: str | None, expected: float = 0) -> None:
         self.name, self.d, self.dtype, self.n = name, d, np.dtype(dtype), 0
         self.folder = folder or tempfile.gettempdir()
         if expected > shutil.disk_usage(self.folder).free:
-            raise self._full(expected)
+            raise self._disk_full(expected)
         with tempfile.TemporaryFile(dir=self.folder, prefix="shoal-") as file:
             self.file = File(os.dup(file.fileno()), f"the scratch copy of {name}")
 
@@ -136,19 +145,21 @@ class Scratch:
                 while len(view):
                     view = view[os.write(fd, view) :]
         except OSError as error:
-            raise self._full(len(view)) if error.errno == errno.ENOSPC else error from error
+            raise self._disk_full(len(view)) if error.errno == errno.ENOSPC else error from error
         self.n += len(block)
 
-    def _full(self, size: float) -> OSError:
-        why = f"no room for {size:,} bytes more of the scratch copy of {self.name}: name a folder with room as scratch="
-        return OSError(errno.ENOSPC, why, self.folder)
+    def _disk_full(self, size: float) -> OSError:
+        reason = (
+            f"no space for {size:,} more bytes of the scratch copy of {self.name}: set scratch= to a folder with more space"
+        )
+        return OSError(errno.ENOSPC, reason, self.folder)
 
     def rows(self) -> RawRows:
         return RawRows(self.file, (self.n, self.d), self.dtype)
 
 
 class SparseScratch:
-    """The same for CSR matrices, whose width is known in the end."""
+    """Scratch files of sparse rows: append CSR blocks, then read them as a source, whose width is given last."""
 
     def __init__(self, name: str, dtype: Any, index_dtype: Any, folder: str | None) -> None:
         self.data, self.indices = Scratch(name, 1, dtype, folder), Scratch(name, 1, index_dtype, folder)

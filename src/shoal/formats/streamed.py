@@ -1,8 +1,8 @@
-"""Rows that can only be had in order: whatever is packed, or lies column by column.
+"""Rows that can only be read in order, because the file is compressed or stored by columns.
 
-The first pass reads them as they come, and holds a batch or two; if it is known that there will be others, it copies them
-to a scratch file (see `raw`) as it goes. A second pass, or a call for rows here and there, reads that file, or first unpacks
-everything into one: each row is unpacked once by a fit, and at most twice by anybody.
+The first pass reads batches from the file and holds one or two of them. If more passes are announced
+(`prepare_multi_pass`), it also copies the rows to a scratch file (see `raw`). Later passes and random access read the scratch
+file, which is written first if it does not exist. Each row is decompressed once in a fit, and at most twice otherwise.
 """
 
 from __future__ import annotations
@@ -18,20 +18,25 @@ from ..data.types import Array
 from ..exceptions import InvalidFileError
 from .raw import RawRows, Scratch
 
-BATCH = 1 << 22  # numbers that are unpacked at a time
+# Numbers decompressed at a time (32 MB of float64). Larger batches need more memory than `execution.memory` plans for.
+BATCH_NUMBERS = 1 << 22
 
 
-def rows_in_a_batch(d: int) -> int:
-    return max(1, BATCH // max(d, 1))
+def rows_per_batch(d: int) -> int:
+    """Return the number of rows of d columns in a batch."""
+    return max(1, BATCH_NUMBERS // max(d, 1))
 
 
-def more_than_a_batch(size: int) -> int:
-    """What a part of so many bytes takes that can only be unpacked whole: as it was and as it will be, and before it is cut."""
-    return 3 * size if size > 8 * BATCH else 0
+def unpacking_bytes(size: int) -> int:
+    """Return the memory for a chunk of `size` bytes that must be decompressed as a whole; 0 if it is no larger than a batch.
+
+    Three copies exist at the same time: compressed, decompressed, and converted before it is split into batches.
+    """
+    return 3 * size if size > 8 * BATCH_NUMBERS else 0
 
 
 class Streamed(StoredSource):
-    """Dense rows of a stream of batches that can be begun anew."""
+    """Dense rows from a function that returns a new iterator over all batches."""
 
     is_packed = True
 
@@ -42,17 +47,18 @@ class Streamed(StoredSource):
         self.row_bytes = shape[1] * self.dtype.itemsize
         self._lock = threading.Lock()
         self._copy: RawRows | None = None
-        self._often = False
-        self._forget()
+        self._multi_pass = False
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
+        """Start again at the first row."""
         self._stream: Generator[Array] | None = None
-        self._scratch: Scratch | None = None  # what has come so far, if there will be more passes
-        self._window: list[Array] = []  # batches that are at hand,
-        self._first = self._end = 0  # and the rows they hold
+        self._scratch: Scratch | None = None  # the rows read so far, if there will be more passes
+        self._window: list[Array] = []  # the latest batches, which hold
+        self._first = self._end = 0  # rows _first to _end
 
     def prepare_multi_pass(self) -> None:
-        self._often = True
+        self._multi_pass = True
 
     def read(self, start: int, stop: int) -> Array:
         if start == stop:
@@ -62,7 +68,7 @@ class Streamed(StoredSource):
                 try:
                     return self._next(start, stop)
                 except BaseException:
-                    self._forget()
+                    self._reset()
                     raise
         return self._copied().read(start, stop)
 
@@ -70,10 +76,10 @@ class Streamed(StoredSource):
         return self._copied().take(rows)
 
     def _next(self, start: int, stop: int) -> Array:
-        """Rows that are still to come, or have just been there."""
+        """Return rows that are in the window or come after it."""
         if self._stream is None:
             self._stream = self.rows_in_order()
-            self._scratch = self._new_scratch() if self._often else None
+            self._scratch = self._new_scratch() if self._multi_pass else None
         while self._end < stop:
             batch = next(self._stream)
             self._window.append(batch)
@@ -81,7 +87,7 @@ class Streamed(StoredSource):
             if self._scratch is not None:
                 self._scratch.append(batch)
             if self._end == self.shape[0]:
-                self._stream.close()  # and with it the file
+                self._stream.close()  # closes the file, too
                 self._copy = None if self._scratch is None else self._scratch.rows()
             while self._window and self._first + len(self._window[0]) <= start:
                 self._first += len(self._window.pop(0))
@@ -93,16 +99,17 @@ class Streamed(StoredSource):
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def rows_in_order(self) -> Generator[Array]:
-        """All of them, in batches, from the first on."""
-        return counted(self.name, self.shape[0], self.dtype, self.batches)
+        """Yield all rows in batches."""
+        return check_row_count(self.name, self.shape[0], self.dtype, self.batches)
 
     def _new_scratch(self) -> Scratch:
         return Scratch(self.name, self.shape[1], self.dtype, self.folder, self.shape[0] * self.row_bytes)
 
     def _copied(self) -> RawRows:
+        """Return the rows in the scratch file, which is written first if it does not exist."""
         with self._lock:
             if self._copy is None:
-                self._forget()
+                self._reset()
                 scratch = self._new_scratch()
                 for batch in self.rows_in_order():
                     scratch.append(batch)
@@ -110,12 +117,17 @@ class Streamed(StoredSource):
             return self._copy
 
 
-def counted(name: str, n: int, dtype: np.dtype, batches: Callable[[], Iterator[Array]]) -> Generator[Array]:
-    """All batches, as many rows as there should be. It knows nothing of who reads, and so ends with them."""
-    left = n
+def check_row_count(name: str, n: int, dtype: np.dtype, batches: Callable[[], Iterator[Array]]) -> Generator[Array]:
+    """Yield batches of the first n rows, or raise if there are fewer.
+
+    A function, not a method: a generator that referred to its `Streamed` would form a reference cycle and keep the file open.
+    """
+    remaining = n
     for batch in batches():
-        yield np.asarray(batch[:left], dtype)
-        left -= len(batch)
-        if left <= 0:
+        yield np.asarray(batch[:remaining], dtype)
+        remaining -= len(batch)
+        if remaining <= 0:
             return
-    raise InvalidFileError(f"{name}: ends {left:,} of {n:,} rows early: it was cut; write or copy it anew.")
+    raise InvalidFileError(
+        f"{name}: ends {remaining:,} rows before the declared {n:,}: it is truncated; copy or write it again."
+    )

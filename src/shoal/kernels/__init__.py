@@ -1,7 +1,8 @@
 """Numba kernels: serial, nogil, compiled on first use and cached on disk.
 
-Arguments are tagged ``# IN``, ``# OUT`` or ``# ADD`` with their shapes. A kernel trusts its caller: checks live at the
-public door. A cached kernel calls only kernels of its own file, because the cache does not notice a change elsewhere.
+Arguments are tagged with their shapes: ``# IN`` is read, ``# OUT`` is overwritten, ``# ADD`` is read and updated in place.
+Kernels do not validate their arguments; public functions do that before calling them. A cached kernel calls only kernels of its
+own file, because Numba's cache is not invalidated by a change in another file.
 """
 
 import functools
@@ -13,39 +14,45 @@ from typing import Any, TypeVar
 from numba import njit
 from numba.core.caching import IndexDataCacheFile
 
-UP, DOWN = 1 + 2.0**-22, 1 - 2.0**-22  # a float32 bound is rounded away from the truth by more than float32 can lose
-TINY = 2.0**-125  # and so it is where float32 has no digits left
+# Distance bounds are stored as float32. An upper bound u is stored as u * UP + TINY and a lower bound l as l * DOWN - TINY, so
+# that it remains a bound after rounding. The relative margin is 2 float32 epsilons; TINY (a distance) covers subnormal values.
+# With smaller margins a bound may exclude the nearest centroid.
+UP, DOWN = 1 + 2.0**-22, 1 - 2.0**-22
+TINY = 2.0**-125
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
 @functools.cache
 def _warn_uncached() -> None:
+    """Warn, once per process, that compiled kernels cannot be stored."""
     warnings.warn(
-        "Shoal's kernels are compiled anew in every process: neither its folder nor the user's cache can be written to; "
-        "set NUMBA_CACHE_DIR to a folder that can.",
+        "Shoal compiles its kernels again in every process because neither the package folder nor the user cache folder is "
+        "writable; set NUMBA_CACHE_DIR to a writable folder.",
         RuntimeWarning,
         stacklevel=2,
     )
 
 
 class _Cache(IndexDataCacheFile):  # type: ignore[misc]
-    """What is compiled for some types lies in a file that is named after these.
+    """A Numba cache whose data files are named after a hash of the argument types.
 
-    Numba numbers its files as it finds the folder. So two processes that compile one kernel for different types at once may
-    give both the same number, and from then on every process gets the wrong one of them.
+    Numba numbers its data files consecutively. Two processes that compile a kernel for different types at the same time may
+    choose the same number, and every later process would then load the wrong one.
     """
 
     def save(self, key: Any, data: Any) -> None:
+        """Write the compiled code, then the index."""
         name = self._data_name(int(hashlib.sha256(repr(key).encode()).hexdigest()[:16], 16))
         self._save_data(name, data)
-        self._save_index({**self._load_index(), key: name})  # an entry that another process loses here is compiled again
+        self._save_index({**self._load_index(), key: name})  # an entry lost to a concurrent write is compiled again
 
 
 def _compile(fn: F, **options: Any) -> F:
+    """Compile a function on its first call, with a cache on disk if a folder is writable."""
     try:
         compiled = njit(nogil=True, cache=True, error_model="numpy", **options)(fn)
-        if hasattr(compiled, "_cache"):  # it has none where Numba is told to compile nothing
+        if hasattr(compiled, "_cache"):  # absent if NUMBA_DISABLE_JIT is set
             compiled._cache._cache_file.__class__ = _Cache
         return compiled  # type: ignore[no-any-return]
     except RuntimeError as error:
@@ -56,14 +63,14 @@ def _compile(fn: F, **options: Any) -> F:
 
 
 def kernel(fn: F) -> F:
-    """Compile strictly: sums add up in the order written."""
+    """Compile a kernel with strict IEEE arithmetic: sums are evaluated in the order written."""
     return _compile(fn)
 
 
 def fast_kernel(fn: F) -> F:
-    """Compile with leave to reorder and fuse additions, so that they vectorise; NaN and infinity keep their meaning.
+    """Compile a kernel that may reorder and fuse additions, so that sums are vectorized; NaN and infinity are still honoured.
 
-    For one row at a time: a row's number never depends on its neighbours, its block or its thread. Measured: scores
-    and distances two to three times faster than strictly compiled.
+    Use it only for sums over the columns of one row: a row's result then does not depend on other rows, on its block or on
+    its thread. Scores and distances are two to three times as fast as with `kernel`.
     """
     return _compile(fn, fastmath={"contract", "reassoc"})

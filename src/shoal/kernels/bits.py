@@ -1,4 +1,4 @@
-"""Kernels for packed bits: rows of uint64 words, the first bit in the lowest place, what is left of the last word zero."""
+"""Kernels for packed bits: rows of uint64 words, least significant bit first; unused bits of the last word are zero."""
 
 import numpy as np
 from llvmlite import ir
@@ -8,14 +8,16 @@ from numba.extending import intrinsic
 
 from . import fast_kernel, kernel
 
-HIGH = np.uint64(32)  # a distance goes here, above the number of its centre: the least of both is the first of the nearest
-LOW = np.int64((1 << 32) - 1)
-FARTHEST = np.int64((1 << 63) - 1)
+# A Hamming distance and its centroid share one int64 key, the distance in the high half: the smallest key belongs to the
+# nearest centroid and, of equally near ones, to the first. Distances must be below 2^31 and centroid numbers below 2^32.
+DISTANCE_SHIFT = np.uint64(32)  # bits
+CENTER_MASK = np.int64((1 << 32) - 1)
+MAX_KEY = np.int64((1 << 63) - 1)
 
 
 @intrinsic
-def _ones(typingctx, word):
-    """How many bits of a word are set: LLVM's own count, which vectorises on whatever machine it finds."""
+def _popcount(typingctx, word):
+    """Return the number of set bits of a word, by LLVM's intrinsic, which is vectorized on every target."""
 
     def codegen(context, b, signature, args):
         word = ir.IntType(64)
@@ -27,11 +29,15 @@ def _ones(typingctx, word):
 @kernel
 def nearest(
     X,  # IN (n, words)
-    Z,  # IN (words, k): centres side by side, so that they fill a vector
-    labels,  # OUT (n) int32: the centre that differs in the fewest bits, the first of equals
-    far,  # OUT (n) int32: in how many
+    Z,  # IN (words, k): centroids, transposed, so that one word of consecutive centroids fills a vector register
+    labels,  # OUT (n) int32: nearest centroid by Hamming distance; of equal ones, the first
+    distances,  # OUT (n) int32: Hamming distance to it
 ):
-    """Two words at a time, the last of them together with the search for the least: so nothing waits for memory."""
+    """Find the nearest centroid of each row.
+
+    Two words are processed per pass over the keys, and the last pass also takes the minimum: fewer passes over `keys` than one
+    per word keep the loop from being bound by memory bandwidth.
+    """
     n, words = X.shape
     k = Z.shape[1]
     keys = np.arange(k)
@@ -43,32 +49,34 @@ def nearest(
         for t in range(0, last, 2):
             x, y = X[i, t], X[i, t + 1]
             for j in range(k):
-                keys[j] += np.int64((_ones(x ^ Z[t, j]) + _ones(y ^ Z[t + 1, j])) << HIGH)
-        least = FARTHEST
+                keys[j] += np.int64((_popcount(x ^ Z[t, j]) + _popcount(y ^ Z[t + 1, j])) << DISTANCE_SHIFT)
+        least = MAX_KEY
         x = X[i, last]
         if last + 1 == words:
             for j in range(k):
-                least = min(least, np.int64(_ones(x ^ Z[last, j]) << HIGH) + keys[j])
+                least = min(least, np.int64(_popcount(x ^ Z[last, j]) << DISTANCE_SHIFT) + keys[j])
         else:
             y = X[i, last + 1]
             for j in range(k):
-                least = min(least, np.int64((_ones(x ^ Z[last, j]) + _ones(y ^ Z[last + 1, j])) << HIGH) + keys[j])
-        labels[i] = least & LOW
-        far[i] = least >> 32
+                differing = _popcount(x ^ Z[last, j]) + _popcount(y ^ Z[last + 1, j])
+                least = min(least, np.int64(differing << DISTANCE_SHIFT) + keys[j])
+        labels[i] = least & CENTER_MASK
+        distances[i] = least >> 32
 
 
 @kernel
 def pair_distances(
     X,  # IN (n, words)
-    rows,  # IN (m)
-    centers,  # IN (m)
+    rows,  # IN (m): row of each pair
+    centers,  # IN (m): centroid of each pair
     Z,  # IN (words, k)
-    out,  # OUT (m) float64: bits that differ
+    out,  # OUT (m) float64
 ):
+    """Compute the Hamming distances of pairs."""
     for q in range(rows.shape[0]):
         total = np.uint64(0)
         for t in range(X.shape[1]):
-            total += _ones(X[rows[q], t] ^ Z[t, centers[q]])
+            total += _popcount(X[rows[q], t] ^ Z[t, centers[q]])
         out[q] = total
 
 
@@ -77,20 +85,21 @@ def ones(
     X,  # IN (n, words)
     out,  # OUT (n) float64
 ):
+    """Count the set bits of each row."""
     for i in range(X.shape[0]):
         total = np.uint64(0)
         for t in range(X.shape[1]):
-            total += _ones(X[i, t])
+            total += _popcount(X[i, t])
         out[i] = total
 
 
 @kernel
 def _add(X, i, w, s, sums, weight_sums, squares):
-    """w more for each bit of row i."""
+    """Add row i, with weight w, to the bit counts, the weight and the weighted number of set bits of cluster slot s."""
     r, total = sums.shape[1], np.uint64(0)
     for t in range(X.shape[1]):
         word = X[i, t]
-        total += _ones(word)
+        total += _popcount(word)
         for b in range(min(64, r - 64 * t)):
             sums[s, 64 * t + b] += w if (word >> np.uint64(b)) & np.uint64(1) else 0.0
     weight_sums[s] += w
@@ -101,15 +110,15 @@ def _add(X, i, w, s, sums, weight_sums, squares):
 def add_moves(
     X,  # IN (n, words)
     weights,  # IN (n) float64
-    old,  # IN (n) int32, -1 for none
-    new,  # IN (n) int32
-    slots,  # IN (k) int32
-    sums,  # ADD (touched, r) float64
+    old,  # IN (n) int32: previous labels; -1 for none
+    new,  # IN (n) int32: new labels
+    slots,  # IN (k) int32: row of `sums` of each cluster, see `dense.touched_slots`
+    sums,  # ADD (touched, r) float64: weighted counts of each bit
     weight_sums,  # ADD (touched) float64
-    squares,  # ADD (touched) float64: of w times the bits that are set
-    counts,  # ADD (touched) int64: of rows with a positive weight
+    squares,  # ADD (touched) float64: sums of w times the number of set bits
+    counts,  # ADD (touched) int64: number of rows with a positive weight
 ):
-    """Take the bits of each moving row out of its old cluster's sums and put them into the new one's."""
+    """Subtract each reassigned row from the sums of its old cluster and add it to those of the new one."""
     for i in range(X.shape[0]):
         if old[i] == new[i]:
             continue
@@ -126,8 +135,9 @@ def center(
     X,  # IN (n, d)
     mean,  # IN (d) float64
     Y,  # OUT (n, d): X - mean, rounded once
-    norms,  # OUT (n) float64: the sum of |x - mean|, which is no less than its length and does not underflow
+    norms,  # OUT (n) float64: L1 norms of x - mean, upper bounds of the L2 norms that do not underflow
 ):
+    """Subtract the mean from each row."""
     for i in range(X.shape[0]):
         total = 0.0
         for t in range(X.shape[1]):
@@ -139,7 +149,7 @@ def center(
 
 @kernel
 def _dot(X, i, W, j):
-    """x.w in float64, added up in the order of the columns: zeros left out would change nothing."""
+    """Return x.w in float64, summed in column order, so that leaving out zeros (as sparse rows do) changes no bit."""
     total = 0.0
     for t in range(X.shape[1]):
         total += np.float64(X[i, t]) * np.float64(W[j, t])
@@ -152,6 +162,7 @@ def dots(
     W,  # IN (r, d)
     out,  # OUT (n, r) float64
 ):
+    """Compute the dot products of all rows with all hyperplane normals, in column order."""
     for i in range(X.shape[0]):
         for j in range(W.shape[0]):
             out[i, j] = _dot(X, i, W, j)
@@ -159,21 +170,21 @@ def dots(
 
 @kernel
 def settle_signs(
-    doubts,  # IN (n, ceil(r / 64)) uint64: which bits to settle
+    doubts,  # IN (n, ceil(r / 64)) uint64: mask of the bits that a matrix product could not decide because of rounding
     X,  # IN (n, d)
     W,  # IN (r, d)
-    heights,  # IN (r) float64
-    words,  # OUT (n, ceil(r / 64)) uint64: those bits, by the sum that defines them
+    thresholds,  # IN (r) float64
+    words,  # ADD (n, ceil(r / 64)) uint64: codes; the bits in `doubts` are overwritten
 ):
-    """Is x.w above its height?"""
+    """Set the undecided bits to x.w > threshold, by the float64 sum that defines them."""
     for i in range(doubts.shape[0]):
         for t in range(doubts.shape[1]):
             if doubts[i, t]:
                 for b in range(min(64, W.shape[0] - 64 * t)):
-                    place = np.uint64(1) << np.uint64(b)
-                    if doubts[i, t] & place:
-                        above = _dot(X, i, W, 64 * t + b) > heights[64 * t + b]
-                        words[i, t] = words[i, t] | place if above else words[i, t] & ~place
+                    bit = np.uint64(1) << np.uint64(b)
+                    if doubts[i, t] & bit:
+                        above = _dot(X, i, W, 64 * t + b) > thresholds[64 * t + b]
+                        words[i, t] = words[i, t] | bit if above else words[i, t] & ~bit
 
 
 @kernel
@@ -182,10 +193,10 @@ def sparse_signs(
     indices,  # IN (nnz), in order within a row
     indptr,  # IN (n + 1)
     W,  # IN (d, r)
-    heights,  # IN (r) float64: mean.w
+    thresholds,  # IN (r) float64: mean.w
     words,  # OUT (n, ceil(r / 64)) uint64
 ):
-    """Is x.w above mean.w? The same sums as those of dense rows."""
+    """Compute the codes x.w > mean.w of CSR rows, by the same sums as those of dense rows."""
     r = W.shape[1]
     sums = np.empty(r)
     for i in range(words.shape[0]):
@@ -197,53 +208,56 @@ def sparse_signs(
         for first in range(0, r, 64):
             word = np.uint64(0)
             for j in range(first, min(first + 64, r)):
-                word |= np.uint64(sums[j] > heights[j]) << np.uint64(j - first)
+                word |= np.uint64(sums[j] > thresholds[j]) << np.uint64(j - first)
             words[i, first // 64] = word
 
 
 @kernel
-def _differ(Z, c, far):
-    """Bits in which each column of Z (words, n) differs from column c."""
+def _hamming_to(Z, c, distances):
+    """Compute the Hamming distance of each column of Z (words, n) from column c."""
     n = Z.shape[1]
     x = Z[0, c]
     for i in range(n):
-        far[i] = np.int64(_ones(x ^ Z[0, i]))
+        distances[i] = np.int64(_popcount(x ^ Z[0, i]))
     for t in range(1, Z.shape[0]):
         x = Z[t, c]
         for i in range(n):
-            far[i] += np.int64(_ones(x ^ Z[t, i]))
+            distances[i] += np.int64(_popcount(x ^ Z[t, i]))
 
 
 @fast_kernel
-def _gain(far, mass, least):
+def _reduction(distances, weights, least):
+    """Return the weighted sum by which a new centroid at these distances lowers `least`."""
     total = 0.0
-    for i in range(far.shape[0]):
-        gain = least[i] - far[i]
-        total += mass[i] * gain if gain > 0 else 0.0
+    for i in range(distances.shape[0]):
+        gain = least[i] - distances[i]
+        total += weights[i] * gain if gain > 0 else 0.0
     return total
 
 
 @kernel
 def saved(
-    Z,  # IN (words, n): codes side by side
-    tried,  # IN (t): which of them are proposed as centres
-    mass,  # IN (n) float64
-    least,  # IN (n) float64: bits to the nearest centre so far
-    out,  # OUT (t) float64: by how much each would lower the sum of mass times least
+    Z,  # IN (words, n): codes, transposed
+    candidates,  # IN (t): codes proposed as centroids
+    weights,  # IN (n) float64
+    least,  # IN (n) float64: Hamming distance to the nearest centroid so far
+    out,  # OUT (t) float64: reduction of the weighted sum of `least` by each candidate
 ):
-    far = np.empty(Z.shape[1], np.int64)
-    for q in range(tried.shape[0]):
-        _differ(Z, tried[q], far)
-        out[q] = _gain(far, mass, least)
+    """Compute by how much each candidate centroid of k-means++ would lower the energy."""
+    distances = np.empty(Z.shape[1], np.int64)
+    for q in range(candidates.shape[0]):
+        _hamming_to(Z, candidates[q], distances)
+        out[q] = _reduction(distances, weights, least)
 
 
 @kernel
 def lower_least(
     Z,  # IN (words, n)
-    c,  # IN which of the codes is the new centre
-    least,  # ADD (n) float64
+    c,  # IN code that is the new centroid
+    least,  # ADD (n) float64: Hamming distance to the nearest centroid so far
 ):
-    far = np.empty(Z.shape[1], np.int64)
-    _differ(Z, c, far)
-    for i in range(far.shape[0]):
-        least[i] = min(least[i], np.float64(far[i]))
+    """Update the distances to the nearest centroid after adding one."""
+    distances = np.empty(Z.shape[1], np.int64)
+    _hamming_to(Z, c, distances)
+    for i in range(distances.shape[0]):
+        least[i] = min(least[i], np.float64(distances[i]))

@@ -1,4 +1,4 @@
-"""Kernels on scores and bounds that know nothing of the rows' layout."""
+"""Kernels on scores and bounds, for dense and sparse rows alike."""
 
 import numpy as np
 
@@ -7,11 +7,12 @@ from . import DOWN, TINY, kernel
 
 @kernel
 def two_best(
-    S,  # IN (m, k): scores, rows down
-    labels,  # OUT (m) int32: the first of equals
-    best,  # OUT (m)
-    second,  # OUT (m)
+    S,  # IN (m, k): scores
+    labels,  # OUT (m) int32: centroid of the lowest score; of equal ones, the first
+    best,  # OUT (m): its score
+    second,  # OUT (m): lowest score of the other centroids
 ):
+    """Find the lowest and the second lowest score of each row."""
     for i in range(S.shape[0]):
         low = np.inf
         high = np.inf
@@ -31,31 +32,34 @@ def two_best(
 
 @kernel
 def take_nearer(
-    hits,  # IN (h) which line of `bounds` each candidate belongs to
-    places,  # IN (h) which column of it
-    distances,  # IN (h) float64: squared
-    rows,  # IN (m) the block's row behind each line
-    ids,  # IN (c) the centre behind each column, as a place in `order`
-    order,  # IN (k) the centre's own number
-    group_of,  # IN (k) each centre's group
-    column_of,  # IN (k) each centre's column in `bounds`, -1 if it has none
-    labels,  # ADD (n) int32: places
-    best,  # ADD (n) float64
-    bounds,  # ADD (m, c): squared lower bounds
-    lower,  # ADD (n, g) float32
+    hits,  # IN (h): row of `bounds` of each candidate pair
+    columns,  # IN (h): column of `bounds` of each candidate pair
+    distances,  # IN (h) float64: exact squared distance of each candidate pair
+    rows,  # IN (m): row of the block for each row of `bounds`
+    ids,  # IN (c): centroid of each column of `bounds`, in sorted order
+    order,  # IN (k): original number of each centroid in sorted order
+    group_of,  # IN (k): group of each centroid
+    column_of,  # IN (k): column of each centroid in `bounds`; -1 if it has none
+    labels,  # ADD (n) int32: nearest centroid so far, in sorted order
+    best,  # ADD (n) float64: its exact squared distance
+    bounds,  # ADD (m, c): squared lower bounds; infinity for the row's own centroid
+    lower,  # ADD (n, g) float32: lower bounds of the distances to the centroids of a group, other than the row's own
 ):
-    """Let each candidate win its row if it is nearer; what loses becomes a bound."""
+    """Assign each row to a candidate if that is nearer; record the distance of the rejected centroid as its lower bound.
+
+    Of equally near centroids, the one with the lowest original number is chosen.
+    """
     for h in range(hits.shape[0]):
-        line, place = hits[h], places[h]
+        line, column = hits[h], columns[h]
         r = rows[line]
-        candidate = ids[place]
-        bounds[line, place] = distances[h]
+        candidate = ids[column]
+        bounds[line, column] = distances[h]
         if distances[h] < best[r] or (distances[h] == best[r] and order[candidate] < order[labels[r]]):
-            loser = labels[r]
-            if column_of[loser] >= 0:
-                bounds[line, column_of[loser]] = best[r]
+            old = labels[r]
+            if column_of[old] >= 0:
+                bounds[line, column_of[old]] = best[r]
             else:
-                lower[r, group_of[loser]] = min(np.float64(lower[r, group_of[loser]]), max(np.sqrt(best[r]) * DOWN - TINY, 0.0))
+                lower[r, group_of[old]] = min(np.float64(lower[r, group_of[old]]), max(np.sqrt(best[r]) * DOWN - TINY, 0.0))
             labels[r] = candidate
             best[r] = distances[h]
-            bounds[line, place] = np.inf
+            bounds[line, column] = np.inf

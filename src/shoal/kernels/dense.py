@@ -1,8 +1,9 @@
 """Kernels for dense rows: C-contiguous float32 or float64 blocks.
 
-Two kinds of number live here. A *score* ``|c|^2 - 2 x.c`` is fast and slightly wrong; a *distance* ``(x - c)^2`` is
-slow, in float64 and right. Scores only ever rule centres out, with a margin for their rounding; whatever they leave
-open is decided by distances. So a label does not depend on the block, the thread or the method that found it.
+Centroids are compared by two kinds of numbers. A *score* ``|c|^2 - 2 x.c`` is fast, and inexact because of rounding. A
+*distance* ``(x - c)^2`` is slower and computed in float64. Scores only exclude centroids, with a margin for their rounding;
+the remaining ones are compared by distance. A label therefore does not depend on the block, the thread or the method that
+computed it.
 """
 
 import numpy as np
@@ -13,12 +14,14 @@ from numba.extending import intrinsic
 
 from . import DOWN, TINY, UP, fast_kernel, kernel
 
-TILE = 240  # rows laid side by side, one a vector lane; not a power of two, or columns would share cache sets
+# Rows that `two_best_narrow` transposes and scores together. A multiple of the vector width, but not a power of two: columns
+# would then map to the same cache sets. Only speed depends on it.
+TILE = 240
 
 
 @fast_kernel
 def squared_distance(X, i, C, j):
-    """(x - c)^2 in float64 of row i and centre j. (Rows are named, not sliced: a slice costs a reference count.)"""
+    """Return (x - c)^2 of row i and centroid j in float64. Rows are passed by index: a slice would cost a reference count."""
     total = 0.0
     for t in range(X.shape[1]):
         e = np.float64(X[i, t]) - np.float64(C[j, t])
@@ -28,7 +31,7 @@ def squared_distance(X, i, C, j):
 
 @fast_kernel
 def _norm2(X, i, width):
-    """|x|^2 of row i, of its first columns."""
+    """Return |x|^2 of the first `width` columns of row i, in float64."""
     total = 0.0
     for t in range(width):
         total += np.float64(X[i, t]) * np.float64(X[i, t])
@@ -40,6 +43,7 @@ def squared_norms(
     X,  # IN (n, d), any layout
     out,  # OUT (n) float64
 ):
+    """Compute |x|^2 of every row."""
     for i in range(X.shape[0]):
         out[i] = _norm2(X, i, X.shape[1])
 
@@ -47,25 +51,26 @@ def squared_norms(
 @kernel
 def pair_distances(
     X,  # IN (n, d)
-    rows,  # IN (m)
-    centers,  # IN (m)
+    rows,  # IN (m): row of each pair
+    centers,  # IN (m): centroid of each pair
     C,  # IN (k, d)
     out,  # OUT (m) float64
 ):
+    """Compute (x - c)^2 of pairs in float64."""
     for q in range(rows.shape[0]):
         out[q] = squared_distance(X, rows[q], C, centers[q])
 
 
 @fast_kernel
 def _score_pair(
-    columns,  # IN (h, TILE): one column of every row in the tile
-    Z,  # IN (k, h): centres times -2
-    j0,  # IN the two centres to score
+    columns,  # IN (h, TILE): the rows of a tile, transposed
+    Z,  # IN (k, h): centroids times -2
+    j0,  # IN the two centroids to score
     j1,
     z2,  # IN (k): |c|^2
     out,  # OUT (2, TILE)
 ):
-    """Scores of a tile's rows for two centres. Four columns at a time keep the loop bound by multiplications."""
+    """Compute the scores of a tile's rows for two centroids, four columns per pass to reduce loads and stores of `out`."""
     h, rows = columns.shape
     s0, s1 = z2[j0], z2[j1]
     for i in range(rows):
@@ -88,8 +93,8 @@ def _score_pair(
 
 @fast_kernel
 def _merge_two_best(
-    s0,  # IN (rows): scores of centre j
-    s1,  # IN (rows): scores of centre j + 1
+    s0,  # IN (rows): scores of centroid j
+    s1,  # IN (rows): scores of centroid j + 1
     j,
     labels,  # IN (rows) int32
     best,  # IN (rows)
@@ -98,7 +103,7 @@ def _merge_two_best(
     best_out,  # OUT (rows)
     second_out,  # OUT (rows)
 ):
-    """Two more centres. Results go to other arrays: written in place, the stores become branches and nothing vectorises."""
+    """Merge the scores of two more centroids into the lowest two. Stores in place would prevent vectorization."""
     for i in range(s0.shape[0]):
         v, w, b, s = s0[i], s1[i], best[i], second[i]
         low = v if v <= w else w
@@ -114,13 +119,13 @@ def _merge_two_best(
 @fast_kernel
 def two_best_narrow(
     X,  # IN (n, h)
-    Z,  # IN (k, h): centres times -2
+    Z,  # IN (k, h): centroids times -2
     z2,  # IN (k): |c|^2
-    labels,  # OUT (n) int32: centre of lowest score, the first of equals
+    labels,  # OUT (n) int32: centroid of the lowest score; of equal ones, the first
     best,  # OUT (n): its score
-    second,  # OUT (n): lowest score among the others
+    second,  # OUT (n): lowest score of the other centroids
 ):
-    """Scores and both minima in one go, for few columns, where a GEMM would wait for memory."""
+    """Find the two lowest scores of each row, for few columns, where storing the result of a GEMM would dominate the time."""
     n, h = X.shape
     k = Z.shape[0]
     columns = np.zeros((h, TILE), X.dtype)
@@ -150,12 +155,13 @@ def two_best_narrow(
 
 @fast_kernel
 def two_best_wide(
-    S,  # ADD (k, n): -2 c.x from a GEMM, centres down; |c|^2 is added
+    S,  # ADD (k, n): -2 c.x from a GEMM, one row per centroid; |c|^2 is added in place
     z2,  # IN (k): |c|^2
-    labels,  # OUT (n) int32
-    best,  # OUT (n)
-    second,  # OUT (n)
+    labels,  # OUT (n) int32: centroid of the lowest score; of equal ones, the first
+    best,  # OUT (n): its score
+    second,  # OUT (n): lowest score of the other centroids
 ):
+    """Find the two lowest scores of each row from the result of a GEMM."""
     k, n = S.shape
     lab = np.zeros((2, n), np.int32)
     low = np.full((2, 2, n), np.inf, S.dtype)
@@ -179,13 +185,14 @@ def two_best_wide(
 @fast_kernel
 def margins(
     X,  # IN (n, d)
-    rounding,  # IN how far a score may be off, as a fraction of |x|^2 + |c|^2
-    norms2,  # IN (k) |c|^2
-    labels,  # IN (n) int32: of the best scores
-    out,  # OUT (n): scores farther than this from the best can't be better
+    rounding,  # IN largest error of a score, relative to |x|^2 + |c|^2
+    norms2,  # IN (k): |c|^2
+    labels,  # IN (n) int32: centroid of the lowest score
+    out,  # OUT (n): a centroid whose score exceeds the lowest by more than this is not the nearest
 ):
+    """Compute the margin within which scores do not decide which centroid is nearest."""
     for i in range(X.shape[0]):
-        norm2 = X.dtype.type(0)  # for a margin, float32 will do
+        norm2 = X.dtype.type(0)  # float32 is accurate enough for a margin
         for t in range(X.shape[1]):
             norm2 += X[i, t] * X[i, t]
         out[i] = 2 * rounding * (norm2 + norms2[labels[i]])
@@ -193,11 +200,11 @@ def margins(
 
 @kernel
 def touched_slots(
-    old,  # IN (n) int32, -1 for none
-    new,  # IN (n) int32
-    slots,  # OUT (k) int32: position among the touched clusters, -1 for untouched
+    old,  # IN (n) int32: previous labels; -1 for none
+    new,  # IN (n) int32: new labels
+    slots,  # OUT (k) int32: row of each touched cluster in compact sums; -1 for other clusters
 ):
-    """Give every cluster that a moving row leaves or joins a place in the compact sums."""
+    """Number the clusters that a reassigned row leaves or joins, and return how many there are."""
     slots[:] = -1
     for i in range(new.shape[0]):
         if old[i] != new[i]:
@@ -216,15 +223,15 @@ def touched_slots(
 def add_moves(
     X,  # IN (n, d)
     weights,  # IN (n) float64
-    old,  # IN (n) int32, -1 for none
-    new,  # IN (n) int32
-    slots,  # IN (k) int32
-    sums,  # ADD (touched, d) float64
+    old,  # IN (n) int32: previous labels; -1 for none
+    new,  # IN (n) int32: new labels
+    slots,  # IN (k) int32: from `touched_slots`
+    sums,  # ADD (touched, d) float64: sums of w x
     weight_sums,  # ADD (touched) float64
-    squares,  # ADD (touched) float64: of w |x|^2
-    counts,  # ADD (touched) int64: of rows with a positive weight
+    squares,  # ADD (touched) float64: sums of w |x|^2
+    counts,  # ADD (touched) int64: number of rows with a positive weight
 ):
-    """Take each moving row out of its old cluster's sums and put it into the new one's."""
+    """Subtract each reassigned row from the sums of its old cluster and add it to those of the new one."""
     d = X.shape[1]
     for i in range(X.shape[0]):
         if old[i] == new[i]:
@@ -251,12 +258,12 @@ def column_moments(
     X,  # IN (n, d)
     weights,  # IN (n) float64
     origin,  # IN (d) float64
-    scale,  # IN a power of two
-    sums,  # ADD (d) float64: of w e, where e = (x - origin) scale
-    squares,  # ADD (d) float64: of w e^2
-    largest,  # ADD (d) float64: of |e|
+    scale,  # IN a power of two, so that multiplying by it is exact
+    sums,  # ADD (d) float64: sums of w e, where e = (x - origin) scale
+    squares,  # ADD (d) float64: sums of w e^2
+    largest,  # ADD (d) float64: maxima of |e|
 ):
-    """Where the rows are and how wide they spread, column by column."""
+    """Add up the first and second moment of every column, and find its largest magnitude."""
     n, d = X.shape
     for i in range(n):
         w = weights[i]
@@ -268,16 +275,17 @@ def column_moments(
             largest[t] = a if a > largest[t] else largest[t]
 
 
-LANES = 8  # centres scored together
-MOST = 65535  # the largest stored lower bound, in units
+LANES = 8  # centroids that `_score_eight` scores together; centroids are stored in groups of this size (`kmeans.projected`)
+MOST = 65535  # largest lower bound that fits in uint16, in units of `1 / per_unit`; larger distances are stored as this
 
 
 @intrinsic
 def _score_eight(typingctx, heads, i, Z, s, z2, limit, out):
-    """Scores of row i for the centres 8 s .. 8 s + 7, one a vector lane, into `out`.
+    """Compute the scores of row i for the centroids 8 s .. 8 s + 7, one per vector lane, and store them in `out`.
 
-    Returns which lanes are at or below the limit, as bits, and the lowest score above it. Written for LLVM by hand:
-    Numba would keep the lanes in memory, at ten times the cost.
+    Return a bit mask of the lanes whose score is at or below `limit`, and the lowest score of the other lanes. Invariant: every
+    centroid of the eight is either in the mask or has a score of at least the returned minimum. The LLVM code is generated by
+    hand because Numba would keep the lanes in memory, at ten times the cost.
     """
     number = heads.dtype
     signature = types.Tuple((types.int64, number))(heads, types.int64, Z, types.int64, z2, number, out)
@@ -291,7 +299,7 @@ def _score_eight(typingctx, heads, i, Z, s, z2, limit, out):
         def function(name, returns, takes):
             return cgutils.get_or_insert_function(b.module, ir.FunctionType(returns, takes), name + suffix)
 
-        def whole(n):
+        def integer(n):
             return ir.Constant(ir.IntType(64), n)
 
         def lanes(pointer):
@@ -302,20 +310,20 @@ def _score_eight(typingctx, heads, i, Z, s, z2, limit, out):
             value.align = number.bitwidth // 8
             return value
 
-        def spread(value):
-            nothing = ir.Constant(vector, ir.Undefined)
-            one = b.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0))
-            return b.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
+        def broadcast(value):
+            undefined = ir.Constant(vector, ir.Undefined)
+            one = b.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+            return b.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
 
         h = cgutils.unpack_tuple(b, H.shape)[1]
         width = cgutils.unpack_tuple(b, Zs.shape)[1]
-        first = b.mul(args[3], whole(LANES))
+        first = b.mul(args[3], integer(LANES))
         y = b.gep(H.data, [b.mul(args[1], h)])
         z = b.gep(Zs.data, [b.mul(first, width)])
         multiply_add = function("llvm.fmuladd", vector, [vector] * 3)
 
         def add_products(start, stop, sums):
-            """sums[u] += y[t + u] * z[t + u] for t from start to stop: as many columns at once as there are sums."""
+            """Emit a loop: sums[u] += y[t + u] * z[t + u] for t from start to stop in steps of len(sums)."""
             before = b.basic_block
             head, body, after = (b.append_basic_block(name) for name in ("head", "body", "after"))
             b.branch(head)
@@ -327,20 +335,20 @@ def _score_eight(typingctx, heads, i, Z, s, z2, limit, out):
             b.cbranch(b.icmp_signed("<", t, stop), body, after)
             b.position_at_end(body)
             for u, phi in enumerate(running):
-                column = b.add(t, whole(u))
-                at = b.gep(z, [b.mul(column, whole(LANES))])
-                phi.add_incoming(b.call(multiply_add, [spread(b.load(b.gep(y, [column]))), load(at), phi]), body)
-            t.add_incoming(b.add(t, whole(len(sums))), body)
+                column = b.add(t, integer(u))
+                at = b.gep(z, [b.mul(column, integer(LANES))])
+                phi.add_incoming(b.call(multiply_add, [broadcast(b.load(b.gep(y, [column]))), load(at), phi]), body)
+            t.add_incoming(b.add(t, integer(len(sums))), body)
             b.branch(head)
             b.position_at_end(after)
             return running
 
         zero = ir.Constant(vector, [0.0] * LANES)
-        most = b.and_(width, whole(-4))
-        s0, s1, s2, s3 = add_products(whole(0), most, [load(b.gep(squares.data, [first])), zero, zero, zero])
-        (score,) = add_products(most, width, [b.fadd(b.fadd(s0, s1), b.fadd(s2, s3))])
+        unrolled = b.and_(width, integer(-4))  # columns that the loop unrolled by four covers
+        s0, s1, s2, s3 = add_products(integer(0), unrolled, [load(b.gep(squares.data, [first])), zero, zero, zero])
+        (score,) = add_products(unrolled, width, [b.fadd(b.fadd(s0, s1), b.fadd(s2, s3))])
         b.store(score, lanes(result.data)).align = number.bitwidth // 8
-        hit = b.fcmp_ordered("<=", score, spread(args[5]))
+        hit = b.fcmp_ordered("<=", score, broadcast(args[5]))
         above = b.select(hit, ir.Constant(vector, [float("inf")] * LANES), score)
         lowest = b.call(function("llvm.vector.reduce.fmin", scalar, [vector]), [above])
         return context.make_tuple(b, signature.return_type, [b.zext(b.bitcast(hit, ir.IntType(LANES)), ir.IntType(64)), lowest])
@@ -350,7 +358,10 @@ def _score_eight(typingctx, heads, i, Z, s, z2, limit, out):
 
 @fast_kernel
 def _finer(heads, i, Z, j, coarse):
-    """What a coarse squared bound gains when its last column, the norm left out, gives way to the finer columns."""
+    """Return the increase of a coarse squared lower bound when finer columns replace its last column.
+
+    The last coarse column is the norm of all columns that the coarse head leaves out.
+    """
     total = np.float32(0)
     for t in range(coarse, heads.shape[1]):
         e = heads[i, t] - Z[j, t]
@@ -361,11 +372,11 @@ def _finer(heads, i, Z, j, coarse):
 
 @kernel
 def _lower_bounds(
-    lower,  # ADD (n, g) uint16: bounds of row i, in units
-    i,
-    steps,  # IN (g) uint16: what to take off
+    lower,  # ADD (n, g) uint16: lower bounds, in units
+    i,  # IN row
+    steps,  # IN (g) uint16: largest movement of a centroid of each group, in units
 ):
-    """The groups have moved: every bound goes down. Returns the least."""
+    """Lower the bounds of row i by the movement of the groups, and return the lowest."""
     least = np.uint16(MOST)
     for g in range(steps.shape[0]):
         bound, step = lower[i, g], steps[g]
@@ -377,19 +388,20 @@ def _lower_bounds(
 
 @fast_kernel
 def coarse_minima(
-    S,  # IN (8 e, m): -2 y.z from a GEMM, centres down
+    S,  # IN (8 e, m): -2 y.z from a GEMM, one row per centroid
     z2,  # IN (8 e): |z|^2
-    heads,  # IN (m, h)
-    width,  # IN columns of a coarse head
-    starts,  # IN (g + 1): where each group starts, in eights
+    heads,  # IN (m, h): leading columns of the rows
+    width,  # IN number of coarse columns
+    starts,  # IN (g + 1): start of each group, in units of eight centroids
     rounding,  # IN see `settle_rows`
-    per_unit,  # IN
-    least,  # OUT (e, m): the lowest score of eight centres
-    lowest,  # OUT (g, m): the lowest score of a group
-    bounds,  # OUT (g, m) uint16: no more than the distance to its nearest centre, in units
+    per_unit,  # IN see `settle_rows`
+    least,  # OUT (e, m): lowest score of each eight centroids
+    lowest,  # OUT (g, m): lowest score of each group
+    bounds,  # OUT (g, m) uint16: lower bound of the distance to the nearest centroid of each group, in units
 ):
+    """Reduce scores in the coarse columns to minima over eight centroids and over groups, and to lower bounds of distances."""
     m = least.shape[1]
-    base = np.empty(m, np.float32)  # what makes a score a lower bound of the squared distance
+    base = np.empty(m, np.float32)  # score + base is a lower bound of the squared distance
     for i in range(m):
         norm2 = _norm2(heads, i, width)
         base[i] = norm2 * (1 - 1.125 * rounding)
@@ -419,7 +431,7 @@ def coarse_minima(
 
 @fast_kernel
 def _nearest_head(heads, i, Zc, z2, least, out):
-    """The centre whose coarse head is nearest, by its place."""
+    """Return the position of the centroid that is nearest in the coarse columns."""
     s = 0
     for e in range(least.shape[0]):
         s = e if least[e, i] < least[s, i] else s
@@ -430,17 +442,25 @@ def _nearest_head(heads, i, Zc, z2, least, out):
 @fast_kernel
 def settle_rows(
     X,  # IN (n, d)
-    heads,  # IN (n, h): leading columns of the rows, the first c of them coarse
-    minima,  # IN what `coarse_minima` found: least, lowest, bounds; None, to score whatever bounds leave open
-    rounding,  # IN how far a score may be off, as a fraction of |x|^2
-    per_unit,  # IN units in a distance of one
-    centers,  # IN the centres, see `kmeans.projected.Centres`
-    moved,  # IN how they have moved: drift (k), steps (g) uint16, gap (k)
-    labels,  # ADD (n) int32, -1 for none (where all scores are given)
-    upper,  # ADD (n) float32: no less than the distance to the own centre
-    lower,  # ADD (n, g) uint16: no more than the distance to any other centre of the group, in units
+    heads,  # IN (n, h): leading columns of the rows, the coarse ones first
+    minima,  # IN least, lowest and bounds from `coarse_minima`; None to score the groups that the bounds do not exclude
+    rounding,  # IN largest error of a score, relative to |x|^2
+    per_unit,  # IN units of a lower bound per distance of one
+    centers,  # IN the centroids, see `kmeans.projected`
+    moved,  # IN their movement: drift (k), steps (g) uint16, gap (k)
+    labels,  # ADD (n) int32: -1 for none, only if `minima` are given
+    upper,  # ADD (n) float32: upper bound of the distance to the row's own centroid
+    lower,  # ADD (n, g) uint16: lower bound of the distance to every other centroid of the group, in units
 ):
-    """New labels. Returns the rows that bounds did not settle, the distances computed and the eights they left open."""
+    """Assign rows to their nearest centroids with bounds in leading columns.
+
+    Return the number of rows that the bounds did not decide, of distances computed and of eights that the bounds left open.
+
+    Invariant, before and after each row: ``upper[i]`` is at least the distance to centroid ``labels[i]``, and ``lower[i, g]``
+    is at most the distance to every other centroid of group g. A group whose bound exceeds the upper bound is skipped. In the
+    other groups, every centroid is excluded by its score, or compared by its exact distance; the minimum over both kinds is the
+    group's new lower bound. Of equally near centroids, the one with the lowest number is chosen.
+    """
     order, group_of, starts, Zc, z2, Z, C = centers
     drift, steps, gap = moved
     coarse = Zc.shape[1]
@@ -454,14 +474,14 @@ def settle_rows(
         least = _lower_bounds(lower, i, steps)
         if least > near * per_unit or near < gap[label]:
             continue
-        if minima is not None:  # (Numba compiles a kernel of its own for None, without these branches)
+        if minima is not None:  # Numba compiles a separate kernel for None, without these branches
             if label < 0:
                 label = order[_nearest_head(heads, i, Zc, z2, minima[0], out)]
         best = squared_distance(X, i, C, label)
         computed += 1
         near = np.sqrt(best) * UP + TINY
         upper[i] = near
-        reach = np.int64(min(near * per_unit, MOST)) + 1  # bounds up to here leave a group open
+        reach = np.int64(min(near * per_unit, MOST)) + 1  # a group with a lower bound up to this, in units, is searched
         if labels[i] >= 0 and (least > reach or near < gap[label]):
             continue
         visited += 1
@@ -469,18 +489,18 @@ def settle_rows(
         off = rounding * norm
         limit = best - norm + off
         for g in range(steps.shape[0]):
-            was = lower[i, g]
-            if was <= reach:
+            old_bound = lower[i, g]
+            if old_bound <= reach:
                 opened += starts[g + 1] - starts[g]
             elif minima is None:
                 continue
             if minima is not None:
                 if minima[1][g, i] > limit:
-                    lower[i, g] = max(was, minima[2][g, i])
+                    lower[i, g] = max(old_bound, minima[2][g, i])
                     continue
             lower[i, g] = MOST
-            floor = np.inf  # lowest score of what is ruled out
-            loser = np.inf  # lowest distance of what is not, but does not win
+            floor = np.inf  # lowest score of the centroids that are excluded
+            runner_up = np.inf  # lowest squared distance of the centroids that were compared and are not nearest
             for s in range(starts[g], starts[g + 1]):
                 if minima is not None:
                     if minima[0][s, i] > limit:
@@ -504,16 +524,16 @@ def settle_rows(
                     distance = squared_distance(X, i, C, candidate)
                     computed += 1
                     if distance < best or (distance == best and candidate < label):
-                        old = group_of[label]
+                        old = group_of[label]  # the previous label is now another centroid of its group
                         lower[i, old] = min(np.int64(lower[i, old]), np.int64(min(np.sqrt(best) * DOWN * per_unit, MOST)))
                         best, label = distance, candidate
                         near = np.sqrt(best) * UP + TINY
                         reach = np.int64(min(near * per_unit, MOST)) + 1
                         limit = best - norm + off
                     else:
-                        loser = min(loser, distance)
-            bound = np.sqrt(min(max(floor + norm - off, 0.0), loser)) * DOWN * per_unit
-            lower[i, g] = min(np.int64(lower[i, g]), max(np.int64(was), np.int64(min(bound, MOST))))
+                        runner_up = min(runner_up, distance)
+            bound = np.sqrt(min(max(floor + norm - off, 0.0), runner_up)) * DOWN * per_unit
+            lower[i, g] = min(np.int64(lower[i, g]), max(np.int64(old_bound), np.int64(min(bound, MOST))))
         upper[i] = near
         labels[i] = label
     return visited, computed, opened
@@ -525,6 +545,7 @@ def weighted_sums(
     v,  # IN (d) float64
     out,  # OUT (n) float64
 ):
+    """Compute x.v of every row in float64."""
     for i in range(X.shape[0]):
         total = 0.0
         for t in range(X.shape[1]):
@@ -534,14 +555,14 @@ def weighted_sums(
 
 @fast_kernel
 def saved_energy(
-    products,  # IN (t, n): y.z of proposed centres' and all rows' leading coordinates
-    tried,  # IN (t): rows proposed as centres
+    products,  # IN (t, n): dot products of the candidates and all rows in the leading coordinates
+    tried,  # IN (t): candidates, rows proposed as centroids
     norms2,  # IN (n) float64: |x|^2
     weights,  # IN (n) float64
-    least,  # IN (n) float64: squared distance to the nearest centre so far
+    least,  # IN (n) float64: squared distance to the nearest centroid so far
     saved,  # OUT (t) float64
 ):
-    """Energy that each proposed centre would save, as if what the leading coordinates leave out were orthogonal."""
+    """Estimate by how much each candidate lowers the energy, as if the remaining coordinates of rows were orthogonal."""
     for q in range(tried.shape[0]):
         own = norms2[tried[q]]
         total = 0.0
@@ -554,14 +575,14 @@ def saved_energy(
 @kernel
 def lower_least(
     X,  # IN (n, d)
-    c,  # IN which row is the new centre
-    products,  # IN (n): y.z with it
+    c,  # IN row that is the new centroid
+    products,  # IN (n): dot products with it in the leading coordinates
     norms2,  # IN (n) float64: |x|^2
-    rest,  # IN (n) float64: norm of what the leading coordinates leave out
-    slack,  # IN how far a product may be off
-    least,  # ADD (n) float64
+    rest,  # IN (n) float64: norm of the remaining coordinates
+    slack,  # IN largest error of the lower bound because of rounding
+    least,  # ADD (n) float64: squared distance to the nearest centroid so far
 ):
-    """Distances to the new centre, computed only where the lower bound is below the present least."""
+    """Update `least` after adding a centroid; compute distances only where a lower bound is below the current value."""
     for i in range(X.shape[0]):
         if norms2[i] + norms2[c] - 2 * (products[i] + rest[i] * rest[c]) - slack < least[i]:
             least[i] = min(least[i], squared_distance(X, i, X, c))

@@ -1,4 +1,4 @@
-"""Kernels that tell whether a subtraction rounds."""
+"""Kernels that find columns in which subtracting a shift is inexact."""
 
 import numpy as np
 
@@ -9,10 +9,13 @@ from . import kernel
 def inexact_dense(
     X,  # IN (n, d)
     shift,  # IN (d) float64
-    single,  # ADD (d) bool: is x - shift no float32 for some row
-    double,  # ADD (d) bool: is x - shift no float64 for some row
+    single,  # ADD (d) bool: whether x - shift is not representable in float32 for some row
+    double,  # ADD (d) bool: whether x - shift is not representable in float64 for some row
 ):
-    """Columns in which x - shift rounds. `e + error` is the exact difference (D. E. Knuth, TAOCP 2, 4.2.2, theorem B)."""
+    """Mark the columns in which x - shift is rounded.
+
+    `e + error` is the exact difference (D. E. Knuth, The Art of Computer Programming, vol. 2, section 4.2.2, theorem B).
+    """
     for i in range(X.shape[0]):
         for t in range(X.shape[1]):
             x, s = np.float64(X[i, t]), shift[t]
@@ -28,11 +31,11 @@ def inexact_sparse(
     data,  # IN (nnz)
     indices,  # IN (nnz)
     shift,  # IN (d) float64
-    single,  # ADD (d) bool: is x - shift no float32 for some stored x
-    double,  # ADD (d) bool: is x - shift no float64 for some stored x
-    stored,  # ADD (d) int64: entries of each column
+    single,  # ADD (d) bool: whether x - shift is not representable in float32 for some stored x
+    double,  # ADD (d) bool: whether x - shift is not representable in float64 for some stored x
+    stored,  # ADD (d) int64: number of stored entries per column
 ):
-    """The same for stored entries, with their number."""
+    """Do the same for the stored entries of CSR rows, and count them per column."""
     for p in range(data.shape[0]):
         t = indices[p]
         x, s = np.float64(data[p]), shift[t]

@@ -1,22 +1,23 @@
-"""Reading many short spans of a file. A call of the C library for each, without Python between them: eight times faster."""
+"""A kernel that reads many short ranges of a file with one `pread` each; eight times as fast as a loop in Python."""
 
 from numba import types
 
 from . import kernel
 
-pread = types.ExternalFunction("pread", types.intp(types.int32, types.uintp, types.uintp, types.int64))  # of POSIX systems
+# ssize_t pread(int fd, void *buffer, size_t count, off_t offset) of the C library; POSIX only
+pread = types.ExternalFunction("pread", types.intp(types.int32, types.uintp, types.uintp, types.int64))
 
 
 @kernel
 def read_spans(
     fd,  # IN file descriptor
-    starts,  # IN (m) int64: rows
-    stops,  # IN (m) int64
-    size,  # IN bytes of a row
-    offset,  # IN bytes before the first one
-    out,  # OUT (rows, size) uint8: the spans, one after the other
+    starts,  # IN (m) int64: first row of each range
+    stops,  # IN (m) int64: one past its last row
+    size,  # IN bytes per row
+    offset,  # IN bytes before the first row
+    out,  # OUT (rows, size) uint8: the ranges, one after the other
 ):
-    """Returns how many spans were read whole, from the first on."""
+    """Read ranges of rows and return the number of leading ranges that were read completely."""
     at = out.ctypes.data
     for i in range(starts.shape[0]):
         wanted = (stops[i] - starts[i]) * size

@@ -1,4 +1,4 @@
-"""Keys of rows: a number for each that depends on what it holds alone, the same dense and sparse."""
+"""Kernels that hash rows by their values; dense and sparse rows of equal values have equal hashes."""
 
 import numpy as np
 
@@ -7,9 +7,9 @@ from . import kernel
 
 @kernel
 def _key(x, salt):
-    """What a number in a column adds to a row's key, 0 for both zeros: its bits and the column's, mixed (SplitMix64).
+    """Hash one value with its column's salt by the finalizer of SplitMix64; 0.0 and -0.0 give 0.
 
-    Without the mixing, numbers that differ in a bit or two, such as -1 and 1, would leave most of a key as it is.
+    Without the finalizer, values that differ in one or two bits, such as -1 and 1, would have similar hashes.
     """
     z = np.float64(x + 0.0).view(np.uint64)
     if z == np.uint64(0):
@@ -23,10 +23,10 @@ def _key(x, salt):
 @kernel
 def dense_keys(
     X,  # IN (n, d)
-    salts,  # IN (d) uint64
+    salts,  # IN (d) uint64: a random number per column
     out,  # OUT (n) uint64
 ):
-    """A number for what each row holds. Zeros add nothing, so that sparse rows have the same."""
+    """Sum the hashes of each row's values, modulo 2^64. Zeros add nothing, so that sparse rows have the same hash."""
     for i in range(X.shape[0]):
         key = np.uint64(0)
         for t in range(X.shape[1]):
@@ -39,9 +39,10 @@ def sparse_keys(
     data,  # IN (nnz)
     indices,  # IN (nnz)
     indptr,  # IN (n + 1)
-    salts,  # IN (d) uint64
+    salts,  # IN (d) uint64: a random number per column
     out,  # OUT (n) uint64
 ):
+    """Do the same for the stored entries of CSR rows."""
     for i in range(out.shape[0]):
         key = np.uint64(0)
         for p in range(indptr[i], indptr[i + 1]):

@@ -1,4 +1,4 @@
-"""Centres become the means of their rows."""
+"""The update step of k-means: move each centroid to the mean of its rows."""
 
 import numpy as np
 
@@ -7,17 +7,20 @@ from . import fast_kernel
 
 @fast_kernel
 def move_to_means(
-    C,  # IN (k, d): the centres
-    sums,  # IN (k, d) float64: of their rows
+    C,  # IN (k, d): old centroids
+    sums,  # IN (k, d) float64: weighted sums of the rows of each cluster
     weight_sums,  # IN (k) float64
-    filled,  # IN (k) bool: a cluster without rows keeps its centre
-    unit,  # IN are centres directions?
-    out,  # OUT (k, d): the means, or their directions
-    dots,  # OUT (k) float64: of centre and sum
-    norms2,  # OUT (k) float64: of the centre
-    moves2,  # OUT (k) float64: squared length of the move
+    filled,  # IN (k) bool: whether a cluster has rows; an empty one keeps its centroid
+    unit,  # IN bool: normalize centroids to unit length (cosine metric)
+    out,  # OUT (k, d): new centroids
+    dots,  # OUT (k) float64: dot products of old centroids and sums
+    norms2,  # OUT (k) float64: squared norms of the old centroids
+    moves2,  # OUT (k) float64: squared distances between old and new centroids
 ):
-    """In one pass, for sparse rows have so many columns that passes over the centres take longer than those over rows."""
+    """Compute new centroids and the dot products that the energy needs, in one pass.
+
+    Sparse rows may have so many columns that a pass over the centroids takes longer than one over the rows.
+    """
     for j in range(C.shape[0]):
         dot = norm2 = square = 0.0
         for t in range(C.shape[1]):

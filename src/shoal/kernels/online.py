@@ -1,21 +1,25 @@
-"""Kernels for centres that move as rows go by: a row moves the centre nearest to it before the next row is looked at.
+"""Kernels for sequential k-means: each row updates its nearest centroid before the next row is assigned.
 
-A row pulls its centre c a share a of the way: c <- (1 - a) c + a x. In cosine's world rows and centres have length one: the
-mean is kept as its direction, the centre, and its length. Sparse rows touch few columns, so a centre is kept as a column
-of numbers times one number, `scales`, and a row costs what it holds.
+The update is c <- (1 - a) c + a x with a step size a. With the cosine metric, rows and centroids have unit length: the mean is
+stored as its direction (the centroid) and its length. For sparse rows, a centroid is stored as a column of `U` times a scalar
+in `scales`, so that an update costs as much as the row has stored entries.
 """
 
 import numpy as np
 
 from . import UP, fast_kernel, kernel
 
-FADED = 1e-100  # a scale this small is multiplied into its column
-NOWHERE = 1e-7  # a mean of directions this short has none: its square is what rounding leaves
+MIN_SCALE = 1e-100  # a smaller scale is multiplied into its column of `U`, whose entries would overflow otherwise
+MIN_MEAN_LENGTH = 1e-7  # a shorter mean of unit vectors has no direction: its square is of the size of rounding errors
+MIN_REMAINDER = 1e-6  # part of |c|^2 below which |c|^2 - covered has lost so many digits that the difference is summed directly
 
 
 @kernel
 def _pull(w, rate, weight_sums, j):
-    """The share a of the way for a row of weight w: that of w rows, one after the other. (The nearest centre stays it.)"""
+    """Return the step size a for a row of weight w, equivalent to w consecutive updates by the row.
+
+    With a learning rate, a = 1 - (1 - rate)^w. Otherwise the centroid is a running mean, and its weight is updated.
+    """
     if rate > 0.0:
         return -np.expm1(w * np.log1p(-rate))
     weight_sums[j] += w
@@ -24,7 +28,7 @@ def _pull(w, rate, weight_sums, j):
 
 @fast_kernel
 def _squared_distance(X, i, C, j):
-    """(x - c)^2 in float64 of row i and centre j."""
+    """Return (x - c)^2 of row i and centroid j in float64."""
     total = 0.0
     for t in range(X.shape[1]):
         e = np.float64(X[i, t]) - C[j, t]
@@ -34,14 +38,14 @@ def _squared_distance(X, i, C, j):
 
 @fast_kernel
 def _move_dense(X, i, a, best, rate, unit, C, lengths, j):
-    """Row i, at the squared distance `best`, pulls centre j. Returns how far that moves it, at most."""
+    """Update centroid j by row i, whose squared distance is `best`, and return an upper bound of the centroid's movement."""
     b = (1.0 - a) * lengths[j]
     if not unit:
         for t in range(X.shape[1]):
             x = np.float64(X[i, t])
-            C[j, t] = x + b * (C[j, t] - x)  # x itself where b is 0, or where the centre is at x
+            C[j, t] = x + b * (C[j, t] - x)  # exactly x if b is 0 or c equals x
         return a * np.sqrt(best)
-    if b * b + 2 * a * b * (1 - best / 2) + a * a < NOWHERE**2:
+    if b * b + 2 * a * b * (1 - best / 2) + a * a < MIN_MEAN_LENGTH**2:
         lengths[j] = 0.0
         return 0.0
     square = 0.0
@@ -59,18 +63,21 @@ def _move_dense(X, i, a, best, rate, unit, C, lengths, j):
 def follow_dense(
     X,  # IN (m, d)
     weights,  # IN (m) float64
-    S,  # IN (m, k): scores |c|^2 - 2 x.c of the centres as they were
-    base,  # IN (m) float64: what makes a score a lower bound of the squared distance
-    rate,  # IN the learning rate, or 0 for running means
-    unit,  # IN are centres directions?
-    C,  # ADD (k, d) float64
+    S,  # IN (m, k): scores |c|^2 - 2 x.c of earlier centroids
+    base,  # IN (m) float64: score + base is a lower bound of the squared distance to the earlier centroid
+    rate,  # IN learning rate, or 0 for running means
+    unit,  # IN bool: normalize centroids to unit length (cosine metric)
+    C,  # ADD (k, d) float64: centroids
     weight_sums,  # ADD (k) float64
-    lengths,  # ADD (k) float64
-    paths,  # ADD (k) float64: no less than how far the centres are from where they were
+    lengths,  # ADD (k) float64: lengths of the means if `unit`, else 1
+    paths,  # ADD (k) float64: upper bounds of the movement of the centroids since the scores were computed
     labels,  # OUT (m) int32
-    distances,  # OUT (m) float64: squared, of the row from its centre before that moves
+    distances,  # OUT (m) float64: squared distances to the assigned centroids before their update
 ):
-    """One row after the other. Returns how many distances its scores left to compute."""
+    """Assign each row and update its centroid, in row order. Return the number of distances that the bounds did not avoid.
+
+    Only centroids whose lower bound, score minus movement, does not exceed the best distance so far are compared exactly.
+    """
     k = C.shape[0]
     bounds = np.empty(k)
     computed = 0
@@ -100,14 +107,14 @@ def follow_dense(
 
 @fast_kernel
 def merge_means(
-    sums,  # IN (k, d) float64: of a batch of rows
-    weights,  # IN (k) float64: of these rows
-    unit,  # IN are centres directions?
-    C,  # ADD (k, d) float64
-    weight_sums,  # ADD (k) float64
-    lengths,  # ADD (k) float64
+    sums,  # IN (k, d) float64: weighted sums of the rows of a batch, per cluster
+    weights,  # IN (k) float64: weights of these rows
+    unit,  # IN bool: normalize centroids to unit length (cosine metric)
+    C,  # ADD (k, d) float64: centroids
+    weight_sums,  # ADD (k) float64: weights of all rows so far
+    lengths,  # ADD (k) float64: lengths of the means if `unit`, else 1
 ):
-    """Centres become the means of the rows so far and of the batch. Returns the sum of their squared moves."""
+    """Merge a batch into the running means. Return the sum of the squared movements of the centroids."""
     shift = 0.0
     for j in range(C.shape[0]):
         if weights[j] == 0.0:
@@ -121,7 +128,7 @@ def merge_means(
                 mean = b * C[j, t] + a * sums[j, t]
                 square += mean * mean
             lengths[j] = np.sqrt(square)
-            if lengths[j] < NOWHERE:
+            if lengths[j] < MIN_MEAN_LENGTH:
                 lengths[j] = 0.0
                 continue
             a, b = a / lengths[j], b / lengths[j]
@@ -134,7 +141,7 @@ def merge_means(
 
 @kernel
 def _square_elsewhere(indices, first, last, U, scale, j):
-    """What the columns that the row does not hold add to |c|^2."""
+    """Return |c|^2 of the columns in which the row has no stored entry."""
     total = 0.0
     p = first
     for t in range(U.shape[0]):
@@ -147,7 +154,7 @@ def _square_elsewhere(indices, first, last, U, scale, j):
 
 @fast_kernel
 def _nearest_sparse(data, indices, first, last, U, scales, squares, near, covered):
-    """The nearest centre of a row, the first of equals. Distances go to `near`."""
+    """Return the nearest centroid of a row; of equal ones, the first. Squared distances are written to `near`."""
     near[:] = 0.0
     covered[:] = 0.0
     for p in range(first, last):
@@ -161,7 +168,7 @@ def _nearest_sparse(data, indices, first, last, U, scales, squares, near, covere
     label = 0
     for j in range(near.shape[0]):
         rest = squares[j] - covered[j]
-        if rest < 1e-6 * covered[j]:  # too few digits are left of the difference
+        if rest < MIN_REMAINDER * covered[j]:
             rest = _square_elsewhere(indices, first, last, U, scales[j], j)
         near[j] += rest
         label = j if near[j] < near[label] else label
@@ -170,7 +177,7 @@ def _nearest_sparse(data, indices, first, last, U, scales, squares, near, covere
 
 @fast_kernel
 def _move_sparse(data, indices, first, last, w, rate, unit, U, scales, squares, weight_sums, lengths, j):
-    """The row pulls centre j. Returns the shares of the old centre and of the row in the new one, and |x|^2."""
+    """Update centroid j by a row. Return b, a and |x|^2, where the new centroid is b c + a x."""
     norm2 = dot = 0.0
     for p in range(first, last):
         x = np.float64(data[p])
@@ -180,14 +187,14 @@ def _move_sparse(data, indices, first, last, w, rate, unit, U, scales, squares, 
     b = (1.0 - a) * lengths[j]
     square = b * b * squares[j] + 2 * a * b * dot * scales[j] + a * a * norm2
     if unit:
-        if square < NOWHERE**2:
+        if square < MIN_MEAN_LENGTH**2:
             lengths[j] = 0.0
             return 1.0, 0.0, norm2
         length = np.sqrt(square)
         a, b, square = a / length, b / length, 1.0
         lengths[j] = 1.0 if rate > 0.0 else length
     scale = b * scales[j]
-    if scale < FADED:
+    if scale < MIN_SCALE:
         for t in range(U.shape[0]):
             U[t, j] *= scale
         scale = 1.0
@@ -204,17 +211,17 @@ def follow_sparse(
     indices,  # IN (nnz), in order within a row
     indptr,  # IN (m + 1)
     weights,  # IN (m) float64
-    rate,  # IN the learning rate, or 0 for running means
-    unit,  # IN are centres directions?
-    U,  # ADD (d, k) float64: centres divided by their scales
+    rate,  # IN learning rate, or 0 for running means
+    unit,  # IN bool: normalize centroids to unit length (cosine metric)
+    U,  # ADD (d, k) float64: centroids divided by their scales, transposed
     scales,  # ADD (k) float64
     squares,  # ADD (k) float64: |c|^2
     weight_sums,  # ADD (k) float64
-    lengths,  # ADD (k) float64
+    lengths,  # ADD (k) float64: lengths of the means if `unit`, else 1
     labels,  # OUT (m) int32
-    distances,  # OUT (m) float64: squared, of the row from its centre before that moves
+    distances,  # OUT (m) float64: squared distances to the assigned centroids before their update
 ):
-    """One row after the other."""
+    """Assign each row and update its centroid, in row order."""
     near, covered = np.empty(scales.shape[0]), np.empty(scales.shape[0])
     for i in range(labels.shape[0]):
         first, last = indptr[i], indptr[i + 1]
@@ -236,7 +243,7 @@ def label_sparse(
     labels,  # OUT (m) int32
     distances,  # OUT (m) float64: squared
 ):
-    """The first half of a batch: all rows find their centres."""
+    """Assign all rows of a batch; `move_sparse` then updates the centroids."""
     near, covered = np.empty(scales.shape[0]), np.empty(scales.shape[0])
     for i in range(labels.shape[0]):
         labels[i] = _nearest_sparse(data, indices, indptr[i], indptr[i + 1], U, scales, squares, near, covered)
@@ -250,17 +257,17 @@ def move_sparse(
     indptr,  # IN (m + 1)
     weights,  # IN (m) float64
     labels,  # IN (m) int32
-    distances,  # IN (m) float64: squared, from the centres as they were
-    before,  # IN (k) float64: |c|^2 of these
-    unit,  # IN are centres directions?
-    U,  # ADD (d, k) float64
+    distances,  # IN (m) float64: squared distances to the centroids before the batch
+    before,  # IN (k) float64: |c|^2 of the centroids before the batch
+    unit,  # IN bool: normalize centroids to unit length (cosine metric)
+    U,  # ADD (d, k) float64: centroids divided by their scales, transposed
     scales,  # ADD (k) float64
     squares,  # ADD (k) float64
     weight_sums,  # ADD (k) float64
     lengths,  # ADD (k) float64
-    products,  # ADD (k) float64: of the centres with what they were
+    products,  # ADD (k) float64: dot products of the centroids with those before the batch
 ):
-    """The second half: all rows pull them."""
+    """Update the centroids by all rows of a batch, in row order."""
     for i in range(labels.shape[0]):
         if weights[i] > 0.0:
             j, first, last = labels[i], indptr[i], indptr[i + 1]

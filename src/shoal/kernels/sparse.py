@@ -1,8 +1,10 @@
-"""Kernels for sparse rows: CSR blocks as data, indices and indptr, with int32 or int64 indices."""
+"""Kernels for sparse rows: CSR blocks given as data, indices and indptr, with int32 or int64 indices."""
 
 import numpy as np
 
 from . import fast_kernel, kernel
+
+MIN_REMAINDER = 1e-6  # part of |c|^2 below which |c|^2 - covered has lost so many digits that the difference is summed directly
 
 
 @fast_kernel
@@ -10,12 +12,12 @@ def scores(
     data,  # IN (nnz)
     indices,  # IN (nnz)
     indptr,  # IN (m + 1)
-    ZT,  # IN (d, k): centres times -2, one column of the data a row, so that centres are neighbours
-    z2,  # IN (k)
-    first,  # IN score the centres from this one on
-    out,  # OUT (m, c)
+    ZT,  # IN (d, k): centroids times -2, transposed, so that one column of all centroids is contiguous
+    z2,  # IN (k): |c|^2
+    first,  # IN first centroid to score
+    out,  # OUT (m, c): scores of the centroids first .. first + c - 1
 ):
-    """|c|^2 - 2 x.c of every row and c centres."""
+    """Compute the scores |c|^2 - 2 x.c of every row for c centroids."""
     last = first + out.shape[1]
     for i in range(out.shape[0]):
         row = out[i]
@@ -33,6 +35,7 @@ def squared_norms(
     indptr,  # IN (m + 1)
     out,  # OUT (m) float64
 ):
+    """Compute |x|^2 of every row."""
     for i in range(out.shape[0]):
         total = 0.0
         for p in range(indptr[i], indptr[i + 1]):
@@ -45,13 +48,13 @@ def pair_distances(
     data,  # IN (nnz)
     indices,  # IN (nnz), in order within a row
     indptr,  # IN (n + 1)
-    rows,  # IN (m)
-    centers,  # IN (m)
+    rows,  # IN (m): row of each pair
+    centers,  # IN (m): centroid of each pair
     C,  # IN (k, d)
     c2,  # IN (k) float64: |c|^2
     out,  # OUT (m) float64
 ):
-    """(x - c)^2 in float64: at the columns where the row is not zero, and what they leave of the centre's norm."""
+    """Compute (x - c)^2 of pairs in float64: over the stored columns of x, plus |c|^2 of the other columns."""
     for q in range(rows.shape[0]):
         i, j = rows[q], centers[q]
         total = covered = 0.0
@@ -61,7 +64,7 @@ def pair_distances(
             total += e * e
             covered += c * c
         rest = c2[j] - covered
-        if rest < 1e-6 * covered:  # too few digits are left of the difference: add up the other columns
+        if rest < MIN_REMAINDER * covered:
             rest = 0.0
             p, last = indptr[i], indptr[i + 1]
             for t in range(C.shape[1]):
@@ -79,12 +82,12 @@ def column_moments(
     indptr,  # IN (m + 1)
     weights,  # IN (m) float64
     origin,  # IN (d) float64
-    scale,  # IN a power of two
-    sums,  # ADD (d) float64: of w e, where e = (x - origin) scale
-    squares,  # ADD (d) float64: of w e^2
-    largest,  # ADD (d) float64: of |e|
+    scale,  # IN a power of two, so that multiplying by it is exact
+    sums,  # ADD (d) float64: sums of w e, where e = (x - origin) scale
+    squares,  # ADD (d) float64: sums of w e^2
+    largest,  # ADD (d) float64: maxima of |e|
 ):
-    """The same as for dense rows, of stored entries alone."""
+    """Add up the column moments of the stored entries alone."""
     for i in range(weights.shape[0]):
         for p in range(indptr[i], indptr[i + 1]):
             t = indices[p]
@@ -99,9 +102,10 @@ def add_rows(
     data,  # IN (nnz) float64
     indices,  # IN (nnz)
     indptr,  # IN (m + 1)
-    ids,  # IN (m): where each row goes
+    ids,  # IN (m): row of `sums` for each row
     sums,  # ADD (k, d) float64
 ):
+    """Add each row to the sum of its cluster."""
     for i in range(ids.shape[0]):
         total = sums[ids[i]]
         for p in range(indptr[i], indptr[i + 1]):

@@ -17,11 +17,11 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..data.rows import Rows
-from ..data.statistics import Moments
 from ..data.types import Array
 from ..fit import streaming_means as running
 from ..fit.base import BaseCentroidClusterer
 from ..fit.centroid_model import NEAR
+from ..fit.context import FitContext
 from ..fit.parameters import keep
 from ..fit.partition import Partition, PartitionInfo, StepStats
 from ..fit.random_streams import generator
@@ -171,5 +171,5 @@ class GradientKMeans(BaseCentroidClusterer):
     def _not_distributable_because(self) -> str:
         return "each row moves a centre before the next one looks: take mode='batch'" if self.mode == "online" else ""
 
-    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> GradientSolver:
-        return GradientSolver(rows, self, seed, self.tol * moments.variance)
+    def _make_solver(self, context: FitContext) -> GradientSolver:
+        return GradientSolver(context.rows, self, context.seed, self.tol * context.variance)

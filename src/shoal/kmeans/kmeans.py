@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from sklearn.utils._param_validation import StrOptions
 
 from ..data.rows import Rows
-from ..data.statistics import Moments
 from ..data.types import Array
 from ..execution.memory import Workload
 from ..fit import partition
 from ..fit.base import BaseCentroidClusterer
+from ..fit.context import FitContext
 from ..fit.parameters import keep
 from ..fit.partition import Assign, Partition, PartitionInfo, StepStats
 from ..fit.schema import Choice, Spec
@@ -109,6 +109,6 @@ class KMeans(BaseCentroidClusterer):
     def _fitted_schema(self) -> dict[str, Spec]:
         return {**super()._fitted_schema(), "algorithm_": Choice(tuple(ALGORITHMS))}
 
-    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> LloydSolver:
-        self.algorithm_, assigner = select_algorithm(rows, self.n_clusters, self.algorithm)
-        return LloydSolver(rows, assigner, self.tol * moments.variance)
+    def _make_solver(self, context: FitContext) -> LloydSolver:
+        self.algorithm_, assigner = select_algorithm(context.rows, self.n_clusters, self.algorithm)
+        return LloydSolver(context.rows, assigner, self.tol * context.variance)

@@ -20,10 +20,10 @@ from sklearn.utils._param_validation import Interval
 from ..data.frame import Frame
 from ..data.rows import Batches as RowBatches
 from ..data.rows import Rows
-from ..data.statistics import Moments
 from ..data.types import Array
 from ..fit import streaming_means as running
 from ..fit.base import BaseCentroidClusterer
+from ..fit.context import FitContext
 from ..fit.parameters import Count, keep
 from ..fit.partition import Partition, StepStats
 from ..fit.random_streams import generator
@@ -156,6 +156,11 @@ class MiniBatchSolver(Solver):
     def assign(self, rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
         return assign_once(rows, state)
 
+    def publish(self, state: Partition) -> Partition:
+        if self.l1_radius is not None:  # a row given to an empty cluster may have moved its centroid out of the ball
+            state = state._replace(centers=into_ball(state.centers, self.l1_radius, self.rows.frame))
+        return super().publish(state)
+
 
 class MiniBatchKMeans(BaseStreamingClusterer):
     """Mini-batch k-means: running means over random batches of rows. Near to `KMeans` in a fraction of its time.
@@ -236,15 +241,10 @@ class MiniBatchKMeans(BaseStreamingClusterer):
                 "use metric='euclidean' or l1_radius=None."
             )
 
-    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> MiniBatchSolver:
-        return MiniBatchSolver(rows, self, seed, self.tol * moments.variance)
+    def _make_solver(self, context: FitContext) -> MiniBatchSolver:
+        return MiniBatchSolver(context.rows, self, context.seed, self.tol * context.variance)
 
     def _take_in(self, rows: Rows, means: Means) -> None:
         for a in range(0, len(rows), self.batch_size):
             ids = np.arange(a, min(a + self.batch_size, len(rows)))
             take_in(rows.subset(ids, self.n_clusters), means, self.l1_radius)
-
-    def _as_published(self, rows: Rows, state: Partition) -> Partition:
-        if self.l1_radius is not None:  # a row that an empty cluster was given may have moved its centre out
-            state = state._replace(centers=into_ball(state.centers, self.l1_radius, rows.frame))
-        return super()._as_published(rows, state)

@@ -21,7 +21,6 @@ from sklearn.utils._param_validation import Interval
 from ..data.blocks import Block, Centers, rounding
 from ..data.cancellation import pieces
 from ..data.rows import Rows
-from ..data.statistics import Moments
 from ..data.types import Array
 from ..data.validation import check_weights
 from ..execution.engine import lazy_on_dask
@@ -30,9 +29,11 @@ from ..execution.time_estimate import labelling_seconds
 from ..fit import partition
 from ..fit.base import BaseCentroidClusterer
 from ..fit.centroid_model import near_block
+from ..fit.context import FitContext
 from ..fit.loop import Limits, RunResult
 from ..fit.parameters import keep
-from ..fit.partition import Assign, Partition, StepStats
+from ..fit.partition import Partition, StepStats
+from ..fit.restarts import FitResult
 from ..fit.schema import Number, Spec
 from ..fit.solver import Solver
 from .dispatch import assign_once
@@ -225,6 +226,29 @@ class MixtureSolver(Solver):
     def assign(self, rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
         return assign_once(rows, state)
 
+    def finalize(self, result: RunResult, limits: Limits, skipped: list[str]) -> tuple[RunResult, float]:
+        """Return labels, energy and likelihood of the published centroids. Centroids that coincide are not separated."""
+        if not result.history:
+            skipped.append("no step over the rows was completed")
+        return self.evaluate(result)
+
+    def evaluate(self, result: RunResult) -> tuple[RunResult, float]:
+        rows = self.rows
+        state = self.publish(partition.initial_partition(rows, result.state.centers))
+        state = partition.label(rows, state, self.assign)
+        k, d = state.centers.shape
+        share = weigh(rows, state.centers.astype(FLOAT), self.bell, move=False)
+        info = MixtureInfo(share.energy, log_likelihood(share, self.bell, k, d), 0.0, 0.0, len(rows), len(rows) * k)
+        return result._replace(state=state, info=info), -info.log_likelihood
+
+    def labelling_seconds(self, k: int) -> float:
+        def likelihood(block: Any, centers: Centers) -> None:
+            wide = type(block)(block.X.astype(FLOAT))
+            for _ in _pieces(wide, self.rows.prepare(centers.C.astype(FLOAT)), self.bell):
+                pass
+
+        return super().labelling_seconds(k) + labelling_seconds(self.rows, k, likelihood)
+
 
 class SphericalMixture(BaseCentroidClusterer):
     """Soft k-means: a mixture of Gaussians of equal weight and one fixed variance, of which only the centres are learned.
@@ -306,43 +330,20 @@ class SphericalMixture(BaseCentroidClusterer):
     def _bell(self, rows: Rows) -> Bell:
         return Bell(float(self.variance), rows.frame.exponent)
 
-    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> MixtureSolver:
-        return MixtureSolver(rows, self._bell(rows), self.tol)
-
-    def _evaluate(self, rows: Rows, outcome: RunResult, assign: Assign) -> tuple[RunResult, float]:
-        return self._finalize(rows, outcome, assign, Limits(1), [])
+    def _make_solver(self, context: FitContext) -> MixtureSolver:
+        return MixtureSolver(context.rows, self._bell(context.rows), self.tol)
 
     def _fitted_schema(self) -> dict[str, Spec]:
         return {**super()._fitted_schema(), "log_likelihood_": Number(finite=False)}
 
-    def _ending_seconds(self, rows: Rows) -> float:
-        bell = self._bell(rows)
+    def _energy(self, result: FitResult) -> float:
+        return float(result.run.info.energy)
 
-        def likelihood(block: Any, centers: Centers) -> None:
-            wide = type(block)(block.X.astype(FLOAT))
-            for _ in _pieces(wide, rows.prepare(centers.C.astype(FLOAT)), bell):
-                pass
+    def _set_fitted_attributes(self, result: FitResult) -> None:
+        super()._set_fitted_attributes(result)
+        self.log_likelihood_ = -result.loss
 
-        return super()._ending_seconds(rows) + labelling_seconds(rows, self.n_clusters, likelihood)
-
-    def _finalize(
-        self, rows: Rows, outcome: RunResult, assign: Assign, limits: Limits, skipped: list[str]
-    ) -> tuple[RunResult, float]:
-        """Labels, energy and likelihood of the centres as they will be published. Those that have met are not parted."""
-        if not outcome.history:
-            skipped.append("no step over the rows was completed")
-        state = self._as_published(rows, partition.initial_partition(rows, outcome.state.centers))
-        state = partition.label(rows, state, assign)
-        k, d = state.centers.shape
-        share = weigh(rows, state.centers.astype(FLOAT), self._bell(rows), move=False)
-        info = MixtureInfo(share.energy, log_likelihood(share, self._bell(rows), k, d), 0.0, 0.0, len(rows), len(rows) * k)
-        return outcome._replace(state=state, info=info), -info.log_likelihood
-
-    def _set_fitted_attributes(self, rows: Rows, outcome: RunResult, loss: float) -> None:
-        super()._set_fitted_attributes(rows, outcome, outcome.info.energy)
-        self.log_likelihood_ = -loss
-
-    def _why_few(self, found: int, rows: Rows) -> str:
+    def _explain_empty_clusters(self, found: int, rows: Rows) -> str:
         return (
             f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): centres have met, or "
             f"stand where no row is nearest to them; variance={self.variance} is too much to part them, or X has too few "

@@ -23,19 +23,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..data.blocks import Block, Centers
 from ..data.rows import Rows
-from ..data.statistics import Moments
 from ..data.types import Array
 from ..execution.memory import Workload
 from ..fit import partition
 from ..fit.base import BaseCentroidClusterer
+from ..fit.context import FitContext
 from ..fit.loop import Limits, RunResult
 from ..fit.parameters import Count, keep
 from ..fit.partition import Assign, Partition, StepStats
 from ..fit.random_streams import generator
+from ..fit.restarts import FitResult
 from ..fit.schema import Choice, History, Number, Spec
 from ..fit.shuffle import Order
 from ..fit.solver import Solver
-from .dispatch import final_assign, memory, select_algorithm
+from .dispatch import ALGORITHMS, final_assign, memory, select_algorithm
 from .init import INITIALIZERS
 
 MARGIN = 3.0  # gains come in leaps: so many times what is expected is told
@@ -48,7 +49,6 @@ WHY = {
     "max_iter": "no more steps allowed",
     "callback": "stopped by a callback",
 }
-BOUNDS = {"auto": "auto", "none": "lloyd", "one": "hamerly", "groups": "yinyang", "all": "elkan"}
 
 
 class NestedInfo(NamedTuple):
@@ -214,6 +214,12 @@ class NestedSolver(Solver):
     def assign(self, rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
         return final_assign(rows, state, self.plan.assign)
 
+    def finalize(self, result: RunResult, limits: Limits, skipped: list[str]) -> tuple[RunResult, float]:
+        return super().finalize(result._replace(state=result.state.partition), limits, skipped)
+
+    def is_valid_state(self, state: Any) -> bool:
+        return all(type(info) is NestedInfo for info in getattr(state, "seen", ()))
+
 
 class NestedKMeans(BaseCentroidClusterer):
     """k-means on nested mini-batches: a good clustering long before Lloyd's method has one, then its fixed point.
@@ -227,9 +233,9 @@ class NestedKMeans(BaseCentroidClusterer):
     quality : float, default=0.0
         Stop when going on is thought to lower the energy by less than this share, even if that is before all rows have been
         looked at; 0 to go on to the end.
-    bounds : {"auto", "none", "one", "groups", "all"}, default="auto"
-        What a row remembers about the centres that are not its own: nothing, one number, one a group of centres, or one a
-        centre as in the paper. The result is the same, to the last bit; "auto" is what `KMeans` would run.
+    algorithm : {"auto", "lloyd", "hamerly", "elkan", "yinyang", "exponion", "projected"}, default="auto"
+        Algorithm that assigns the rows of a batch, as in `KMeans`. "elkan" keeps one lower bound per row and centroid, as in
+        the paper. All give bitwise identical results; "projected" requires dense rows.
     ...
 
     Attributes
@@ -262,13 +268,13 @@ class NestedKMeans(BaseCentroidClusterer):
         "batch_size": [Count(), StrOptions({"auto"})],
         "rho": [Interval(Real, 0, None, closed="neither")],
         "quality": [Interval(Real, 0, 1, closed="left")],
-        "bounds": [StrOptions(set(BOUNDS))],
+        "algorithm": [StrOptions({"auto", *ALGORITHMS})],
     }
 
     batch_size: int | str
     rho: float
     quality: float
-    bounds: str
+    algorithm: str
 
     def __init__(
         self,
@@ -279,7 +285,7 @@ class NestedKMeans(BaseCentroidClusterer):
         batch_size: int | str = "auto",
         rho: float = 1.0,
         quality: float = 0.0,
-        bounds: str = "auto",
+        algorithm: str = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
         time_budget: float | None = None,
@@ -291,35 +297,30 @@ class NestedKMeans(BaseCentroidClusterer):
     ) -> None:
         keep(self, locals())
 
-    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> NestedSolver:
-        _, assign = select_algorithm(rows, self.n_clusters, BOUNDS[self.bounds])
+    def _make_solver(self, context: FitContext) -> NestedSolver:
+        _, assign = select_algorithm(context.rows, self.n_clusters, self.algorithm)
         k, size = self.n_clusters, self.batch_size
         size = max(LEAST, PER_CENTER * k) if isinstance(size, str) else max(size, k)
         plan = NestedPlan(assign, self.rho, size, watch=self.quality > 0)
-        return NestedSolver(rows, plan, k, seed, self.tol * moments.variance, self.quality)
+        return NestedSolver(context.rows, plan, k, context.seed, self.tol * context.variance, self.quality)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.algorithm != "projected"
+        return tags
 
     def _memory(self, load: Workload) -> dict[str, float]:
-        bounds = memory(BOUNDS[self.bounds], load.n, load.d, self.n_clusters, load.wide)
+        bounds = memory(self.algorithm, load.n, load.d, self.n_clusters, load.wide)
         return {**super()._memory(load), "the batch's places": 2.0 * load.n, **bounds}
-
-    def _finalize(
-        self, rows: Rows, outcome: RunResult, assign: Assign, limits: Limits, skipped: list[str]
-    ) -> tuple[RunResult, float]:
-        return super()._finalize(rows, outcome._replace(state=outcome.state.partition), assign, limits, skipped)
 
     def _fitted_schema(self) -> dict[str, Spec]:
         own = {"remaining_": Number(finite=False), "history_": History(("step", "seconds", *NestedInfo._fields))}
         return {**super()._fitted_schema(), **own, "stop_reason_": Choice(tuple(WHY))}
 
-    def _could_have_left(self, trials: Any, rows: Rows, solver: Solver, starts: int) -> bool:
-        if not super()._could_have_left(trials, rows, solver, starts):
-            return False
-        return all(type(info) is NestedInfo for info in getattr(getattr(trials.run, "state", None), "seen", ()))
-
-    def _set_fitted_attributes(self, rows: Rows, outcome: RunResult, energy: float) -> None:
-        super()._set_fitted_attributes(rows, outcome, energy)
+    def _set_fitted_attributes(self, result: FitResult) -> None:
+        super()._set_fitted_attributes(result)
         self.remaining_ = left = remaining(
-            [NestedInfo(*(record[name] for name in NestedInfo._fields)) for record in self.history_], len(rows)
+            [NestedInfo(*(record[name] for name in NestedInfo._fields)) for record in self.history_], len(self.labels_)
         )
         if self.stop_reason_ == "converged" and 0 < left < self.quality:
             self.stop_reason_ = "quality"

@@ -15,12 +15,12 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from ..data.rows import Rows
-from ..data.statistics import Moments
 from ..data.types import Array
 from ..execution.memory import Workload
 from ..fit import partition
 from ..fit import streaming_means as running
 from ..fit.base import BaseCentroidClusterer
+from ..fit.context import FitContext
 from ..fit.parameters import keep
 from ..fit.partition import Assign, Partition, PartitionInfo, StepStats
 from ..fit.random_streams import generator
@@ -153,9 +153,10 @@ class OnlineKMeans(BaseStreamingClusterer):
     def _memory(self, load: Workload) -> dict[str, float]:
         return {**super()._memory(load), "order of the rows": 24.0 * load.n}
 
-    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> OnlineSolver:
-        assigner = select_algorithm(rows, self.n_clusters, "auto")[1]
-        return OnlineSolver(rows, assigner, seed, self.tol * moments.variance, ends_in_batches=self.then == "batch")
+    def _make_solver(self, context: FitContext) -> OnlineSolver:
+        assigner = select_algorithm(context.rows, self.n_clusters, "auto")[1]
+        tol = self.tol * context.variance
+        return OnlineSolver(context.rows, assigner, context.seed, tol, ends_in_batches=self.then == "batch")
 
     def _take_in(self, rows: Rows, means: Means) -> None:
         running.run_epoch(rows, means, np.arange(len(rows)), np.empty(len(rows), np.int32))

@@ -9,8 +9,8 @@ rows that still are where they were add no noise to it.
 Differs from the paper: rows are picked in blocks whose labels are found together. The steps of a block add up, but a
 centre that N of its rows pull at goes 1 - (1 - eta)^N of the way, as it would row after row, not N eta of it, which may
 be beyond the goal. A block of one row is the paper's step. The condition in front of a step is left out: what it skips
-is zero (but for rounding, and without position correction, where the paper's Figure 3 has no use for it). Epochs of
-"doubling" size end to grow at 2 n, and eta is at most 1. With weights, rows are picked by them.
+is zero, but for rounding. Epochs of "doubling" size end to grow at 2 n, and eta is at most 1. With weights, rows are picked by
+them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..data.rows import Rows
-from ..data.statistics import Moments
 from ..data.types import Array
 from ..execution.memory import Workload
 from ..fit import partition
 from ..fit.base import BaseCentroidClusterer
+from ..fit.context import FitContext
 from ..fit.parameters import Count, keep
 from ..fit.partition import Assign, Partition, StepStats
 from ..fit.random_streams import draw, generator
@@ -71,7 +71,6 @@ class VarianceReducedPlan(NamedTuple):
     doubling: bool  # the s-th epoch picks 2^s
     block: int  # how many of them at once
     batch: bool  # compute the batch gradient, as "vrkm" does
-    correct: bool  # correct positions
     seed: int
 
 
@@ -90,8 +89,6 @@ def step(
     """One epoch."""
     came = state.centers
     part, full = partition.advance(rows, state.partition, plan.assign)
-    if not plan.correct:
-        part = part._replace(centers=came)
     epoch = state.epoch + 1
     size = min(2**epoch, plan.size) if plan.doubling else plan.size
     walk = update_sequential(rows, part, plan, picks(rows, size, plan.block, generator(plan.seed, state.start, epoch)))
@@ -115,8 +112,7 @@ def update_sequential(rows: Rows, part: Partition, plan: VarianceReducedPlan, bl
     k = len(part.centers)
     every, ones = np.ones(k, bool), np.ones(k)
     still = part.centers.astype(np.float64)
-    if plan.correct:
-        np.divide(part.sums, part.weight_sums[:, None], out=still, where=(part.counts > 0)[:, None])
+    np.divide(part.sums, part.weight_sums[:, None], out=still, where=(part.counts > 0)[:, None])
     gradient = batch_gradient(rows, part, still) if plan.batch else np.zeros((1, 1))
     means, centers = still, part.centers
     looked = distances = changed = 0
@@ -197,8 +193,6 @@ class VarianceReducedKMeans(BaseCentroidClusterer):
         Rows to pick in an epoch, as a share of all; "doubling" picks 2, 4, 8, ..., up to twice as many as there are.
     block_size : int or None, default=None
         Rows to pick at once. 1 is the paper's way, and slow.
-    position_correction : bool, default=True
-        False leaves it out, for "vrkm" alone: energy then rises. It is there to show that.
     ...
 
     Attributes
@@ -229,14 +223,12 @@ class VarianceReducedKMeans(BaseCentroidClusterer):
         "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
         "epoch_size": [Interval(Real, 0, None, closed="neither"), StrOptions({"doubling"})],
         "block_size": [Count(), None],
-        "position_correction": ["boolean"],
     }
 
     variant: str
     learning_rate: float | None
     epoch_size: float | str
     block_size: int | None
-    position_correction: bool
 
     def __init__(
         self,
@@ -251,7 +243,6 @@ class VarianceReducedKMeans(BaseCentroidClusterer):
         learning_rate: float | None = None,
         epoch_size: float | str = 1.0,
         block_size: int | None = None,
-        position_correction: bool = True,
         metric: str = "euclidean",
         random_state: Any = None,
         n_threads: int | None = None,
@@ -260,12 +251,10 @@ class VarianceReducedKMeans(BaseCentroidClusterer):
     ) -> None:
         keep(self, locals())
 
-    def _make_solver(self, rows: Rows, moments: Moments, seed: int) -> VarianceReducedSolver:
-        if self.variant == "vrkm++" and not self.position_correction:
-            raise ValueError("variant='vrkm++' lives on position_correction=True: switch it off for variant='vrkm' only.")
-        assign = select_algorithm(rows, self.n_clusters, "auto")[1]
-        plan = self._plan(assign, int(np.count_nonzero(rows.weights)), seed)
-        return VarianceReducedSolver(rows, plan, self.tol * moments.variance)
+    def _make_solver(self, context: FitContext) -> VarianceReducedSolver:
+        assign = select_algorithm(context.rows, self.n_clusters, "auto")[1]
+        plan = self._plan(assign, int(np.count_nonzero(context.rows.weights)), context.seed)
+        return VarianceReducedSolver(context.rows, plan, self.tol * context.variance)
 
     def _memory(self, load: Workload) -> dict[str, float]:
         return {**super()._memory(load), "rows to pick": 8.0 * load.n}
@@ -276,4 +265,4 @@ class VarianceReducedKMeans(BaseCentroidClusterer):
         doubling = isinstance(self.epoch_size, str)
         size = 2 * n if isinstance(self.epoch_size, str) else max(1, round(self.epoch_size * n))
         block = self.block_size or max(1024, n // 8)
-        return VarianceReducedPlan(assign, eta, size, doubling, block, self.variant == "vrkm", self.position_correction, seed)
+        return VarianceReducedPlan(assign, eta, size, doubling, block, self.variant == "vrkm", seed)

@@ -1,7 +1,7 @@
 """L. Bottou, Y. Bengio (1995), Convergence properties of the k-means algorithms, NIPS.
 
-Iris, six prototypes, twenty trials: how soon batch and online k-means, both kinds of gradient descent and EM come near the
-local minimum that they end in.
+Six centroids on iris, twenty trials: speed of convergence of batch and online k-means, batch and online gradient descent, and
+EM to the local minimum that each reaches.
 """
 
 from __future__ import annotations
@@ -17,99 +17,104 @@ from ..kmeans.mixture import SphericalMixture
 from ..kmeans.online import OnlineKMeans
 from ..metrics import energy
 from ..report.draw import Line
-from ..report.words import many
+from ..report.words import count_noun
 from .claims import Check, Claim
 from .curves import first_rows, update_sequential
 from .run import Experiment, Finding, Paper, Run
 from .show import chart, grid
 
-K, EPOCHS, MORE, TRIALS, RATE = 6, 20, 40, 20, 0.03
+K, EPOCHS, TRIALS = 6, 20, 20
+MORE = 40  # further epochs to find the local minimum that a run converges to
+RATE = 0.03  # learning rate of the gradient methods in the first epoch
 ONLINE, BATCH, ONLINE_GRADIENT, BATCH_GRADIENT = "online k-means", "batch k-means", "online gradient", "batch gradient"
 EM, BOTH = "EM of a mixture", "one online epoch, then batch"
 FOUR = (ONLINE, BATCH, ONLINE_GRADIENT, BATCH_GRADIENT)
-STILL = 1e-9  # of the first residual: as good as none
+STILL = 1e-9  # residuals below this fraction of the first one count as zero
 
 CLAIMS = (
     Claim(
         "online-first",
         "Figure 1",
-        "Online k-means is ahead of all others in the first five epochs.",
-        "ahead in epochs 1 to 5",
-        (Check("residual of online k-means over the least of the others", most=1.0),),
+        "Online k-means has the lowest residual in the first five epochs.",
+        "lowest in epochs 1 to 5",
+        (Check("residual of online k-means / lowest residual of the other methods", most=1.0),),
     ),
     Claim(
         "batch-later",
         "Figure 1",
-        "Batch k-means is ahead of all others after five epochs.",
-        "ahead from epoch 6 on",
-        (Check("residual of batch k-means over the least of the others", most=1.0),),
+        "Batch k-means has the lowest residual after five epochs.",
+        "lowest from epoch 6 on",
+        (Check("residual of batch k-means / lowest residual of the other methods", most=1.0),),
     ),
     Claim(
         "batch-converges",
         "section 5",
         "All runs of batch k-means converge before epoch 15.",
         "all 20 runs before epoch 15",
-        (Check("last epoch in which a run of batch k-means moved", most=14),),
+        (Check("last epoch in which any run of batch k-means changed", most=14),),
     ),
     Claim(
         "crossing",
         "Figure 2",
         "The ratios of successive residuals of online and batch k-means cross during epoch 2.",
         "epoch 2",
-        (Check("first epoch in which batch k-means gains more than online k-means", 2, 2),),
+        (Check("first epoch in which batch k-means has a lower ratio than online k-means", 2, 2),),
     ),
     Claim(
         "superlinear",
         "Figure 2",
-        "The ratio of successive residuals of batch k-means goes to zero; that of no other method does.",
-        "to zero for batch k-means alone; EM is the best of the others",
+        "The ratio of successive residuals goes to zero for batch k-means and for no other method.",
+        "to zero for batch k-means only; EM is the best of the others",
         (
-            Check("largest ratio of successive residuals of batch k-means, from epoch 9 until the last run ends", most=0.5),
-            Check("least ratio of any other method, epochs 9 to 19", least=0.5),
-            Check("ratio of EM over the least of the others but batch k-means, epochs 5 to 19", most=1.0),
+            Check(
+                "largest ratio of successive residuals of batch k-means, from epoch 9 until the last run converges", most=0.5
+            ),
+            Check("smallest ratio of successive residuals of any other method, epochs 9 to 19", least=0.5),
+            Check("smallest ratio of EM / smallest ratio of the online and gradient methods, epochs 5 to 19", most=1.0),
         ),
     ),
     Claim(
         "gradients",
         "Figure 1",
-        "Both gradient methods converge poorly; online is faster at first and is overtaken in the long run.",
-        "poor; online first, batch later",
+        "Both gradient methods converge slowly; online gradient is faster at first and slower in the long run.",
+        "poor convergence; online faster at first, batch later",
         (
-            Check("residual of batch gradient over that of online k-means after 20 epochs", least=1.0),
-            Check("residual of online gradient over that of online k-means after 20 epochs", least=1.0),
-            Check("residual of online gradient over that of batch gradient after epoch 1", most=1.0),
-            Check("residual of online gradient over that of batch gradient after 20 epochs", least=1.0),
+            Check("residual of batch gradient / residual of online k-means after 20 epochs", least=1.0),
+            Check("residual of online gradient / residual of online k-means after 20 epochs", least=1.0),
+            Check("residual of online gradient / residual of batch gradient after epoch 1", most=1.0),
+            Check("residual of online gradient / residual of batch gradient after 20 epochs", least=1.0),
         ),
     ),
     Claim(
         "minima",
         "section 5",
-        "All algorithms end in minima that are equally good on the average; single ones differ by where they start.",
-        "averages from 4050 to 4080 (0.7%), single minima from 3300 to 5800 (1.76 times), in units that are not told",
+        "All algorithms reach equally good minima on average; individual minima depend on the initialization.",
+        "averages from 4050 to 4080 (0.7%), individual minima from 3300 to 5800 (factor 1.76); the unit is not stated",
         (
-            Check("range of the average minima, as a share of their mean", most=0.02),
-            Check("largest minimum over the least", least=1.2),
+            Check("range of the average minima / their mean", most=0.02),
+            Check("largest minimum / smallest minimum", least=1.2),
         ),
     ),
     Claim(
         "newton",
         "section 4",
-        "The Hessian of the energy is diag(N_k), so that a step of batch k-means is a step of Newton's method.",
+        "The Hessian of the energy is diag(N_k), so a step of batch k-means is a Newton step.",
         "proved",
         (
-            Check("largest error of diag(N_k) against a numerical Hessian, as a share of the largest N_k", most=1e-4),
-            Check("largest distance of a step of batch k-means from Newton's, as a share of the step", most=1e-4),
+            Check("largest deviation of diag(N_k) from a numerical Hessian / largest N_k", most=1e-4),
+            Check("largest difference between a batch k-means step and a Newton step, relative to the step", most=1e-4),
         ),
     ),
     Claim(
         "hybrid",
         "section 5",
-        "It is best to run one online epoch and then the batch algorithm.",
+        "One online epoch followed by the batch algorithm converges fastest.",
         "suggested by the crossing in epoch 2",
         (
-            Check("mean epochs to the end, one online and then batch, over those of batch", most=1.0),
+            Check("mean epochs to convergence, one online epoch then batch / batch only", most=1.0),
             Check(
-                "residual of one online epoch and then batch over the least of both, worst of epochs 2 to the last", most=1.0
+                "largest residual of one online epoch then batch / lower residual of online and batch, from epoch 2 on",
+                most=1.0,
             ),
         ),
     ),
@@ -117,7 +122,7 @@ CLAIMS = (
 
 
 def trial(X: Array, seed: int) -> tuple[dict[str, Array], dict[str, float]]:
-    """E_0 to E_20 of each method from one start, and the minimum that each ends in."""
+    """Return the energies E_0 to E_20 of each method from one initialization, and the local minimum that each reaches."""
     start = first_rows(X, K, seed)
     common: dict[str, Any] = {"init": start, "max_iter": EPOCHS, "tol": 0.0, "random_state": seed, "n_threads": 1}
     models = {
@@ -133,7 +138,7 @@ def trial(X: Array, seed: int) -> tuple[dict[str, Array], dict[str, float]]:
         curves[name] = np.array([*found, *[found[-1]] * (EPOCHS + 1 - len(found))])
         further = {**common, "init": model.cluster_centers_, "max_iter": MORE}
         ends[name] = float(KMeans(K, **further).fit(X).inertia_)
-    variance = ends[BATCH] / X.size  # of a column in a cluster: the paper scales it to one
+    variance = ends[BATCH] / X.size  # per column within clusters; the paper scales it to one
     model = SphericalMixture(K, variance=variance, **{**common, "max_iter": EPOCHS + MORE + 1}).fit(X)
     likely = -np.array([record["log_likelihood"] for record in model.history_])
     curves[EM] = np.pad(likely, (0, EPOCHS + MORE + 1 - len(likely)), mode="edge")[: EPOCHS + 1]
@@ -142,14 +147,14 @@ def trial(X: Array, seed: int) -> tuple[dict[str, Array], dict[str, float]]:
 
 
 def _last_move(curve: Array) -> int:
-    """The last epoch that changed anything."""
+    """Return the last epoch that changed the energy."""
     return int(np.flatnonzero(np.diff(curve))[-1]) + 1 if np.diff(curve).any() else 0
 
 
 def race(run: Run) -> Finding:
-    """Figures 1 and 2."""
+    """Reproduce Figures 1 and 2."""
     X = run.load("iris").X
-    trial(X, 0)  # kernels are compiled, which is no time of a seed
+    trial(X, 0)  # compile kernels before the seeds are timed
     trials = [trial(X, seed) for seed in run.seeds(TRIALS)]
     left = {name: np.mean([curves[name] - ends[name] for curves, ends in trials], axis=0) for name in trials[0][0]}
     minima = {name: np.array([ends[name] for _, ends in trials]) for name in left}
@@ -162,28 +167,29 @@ def race(run: Run) -> Finding:
     shown = [
         chart(
             "convergence-1", "Figure 1: residual energy over epochs", first, "epoch t", "E_t − E_∞",
-            "Online k-means is lowest up to epoch 5, then batch k-means; both gradients stay far above.",
-            f"Mean of {many(len(trials), 'trial')}, in square millimetres. A line ends where nothing is left.",
+            "Online k-means is lowest up to epoch 5, then batch k-means; both gradient methods stay far above.",
+            f"Mean over {count_noun(len(trials), 'trial')}, in square millimetres. A line ends where the residual is zero.",
         ),
         chart(
             "convergence-1em", "Figure 1, right scale: EM of the mixture", [Line(EM, epochs, there[EM])],
-            "epoch t", "−log L_t + log L_∞", "Falls steadily over the 20 epochs.", "Negative log-likelihood, less its last.",
+            "epoch t", "−log L_t + log L_∞", "Falls steadily over the 20 epochs.",
+            "Negative log-likelihood minus its final value.",
         ),
         chart(
             "convergence-2", "Figure 2: ratio of successive residuals", second, "epoch t", "(E_t − E_∞) / (E_t−1 − E_∞)",
-            "All methods level off but batch k-means, whose ratio falls to zero; EM is the best of the others.",
+            "The ratio of batch k-means falls to zero; all others level off, EM at the lowest value.",
         ),
         grid(
-            "Where the algorithms end", ["method", "average minimum", "least", "largest"],
+            "Local minima by method", ["method", "mean minimum", "smallest", "largest"],
             [[name, *(float(f(minima[name])) for f in (np.mean, np.min, np.max))] for name in (*FOUR, BOTH)],
-            "averages from 4050 to 4080, single minima from 3300 to 5800.", "Sums of squared distances, square millimetres.",
+            "Averages from 4050 to 4080, individual minima from 3300 to 5800.", "Energy in square millimetres.",
         ),
     ]  # fmt: skip
     return Finding(shown, measure(left, gains, minima, moves))
 
 
 def _gains(residual: Array) -> Array:
-    """What is left of the residual after each epoch, as a share of what was left before; NaN once there is none."""
+    """Return the ratios of successive residuals; NaN once the residual is zero."""
     there = residual[:-1] > STILL * residual[0]
     return np.asarray(np.divide(residual[1:], residual[:-1], out=np.full(len(there), np.nan), where=there))
 
@@ -191,11 +197,13 @@ def _gains(residual: Array) -> Array:
 def measure(
     left: dict[str, Array], gains: dict[str, Array], minima: dict[str, Array], moves: dict[str, list[int]]
 ) -> dict[str, float]:
-    """The figures as numbers, by the names that the claims know."""
+    """Return the measurements from the figures, by the names used in the claims."""
     rest = {name: np.min([left[other] for other in FOUR if other != name], axis=0) for name in FOUR}
     tiny = STILL * left[BATCH][0]
     out = {
-        f"epoch {t}: residual of {name} over the least of the others": float((left[name][t] + tiny) / (rest[name][t] + tiny))
+        f"epoch {t}: residual of {name} / lowest residual of the other methods": float(
+            (left[name][t] + tiny) / (rest[name][t] + tiny)
+        )
         for name, span in ((ONLINE, range(1, 6)), (BATCH, range(6, EPOCHS + 1)))
         for t in span
     }
@@ -207,37 +215,45 @@ def measure(
     best = np.minimum(left[ONLINE], left[BATCH])
     last, end = EPOCHS, max(moves[BATCH])
     return out | {
-        "last epoch in which a run of batch k-means moved": float(max(moves[BATCH])),
-        "first epoch in which batch k-means gains more than online k-means": float(crossed[0] + 1) if len(crossed) else np.inf,
-        "largest ratio of successive residuals of batch k-means, from epoch 9 until the last run ends": float(
+        "last epoch in which any run of batch k-means changed": float(max(moves[BATCH])),
+        "first epoch in which batch k-means has a lower ratio than online k-means": float(crossed[0] + 1)
+        if len(crossed)
+        else np.inf,
+        "largest ratio of successive residuals of batch k-means, from epoch 9 until the last run converges": float(
             gains[BATCH][8 : end - 1].max(initial=0.0)
         ),
-        "least ratio of any other method, epochs 9 to 19": float(np.nanmin([gain[8:19] for gain in others])),
-        "ratio of EM over the least of the others but batch k-means, epochs 5 to 19": float(np.nanmin(gains[EM][4:19]) / slow),
-        "residual of batch gradient over that of online k-means after 20 epochs": left[BATCH_GRADIENT][last]
+        "smallest ratio of successive residuals of any other method, epochs 9 to 19": float(
+            np.nanmin([gain[8:19] for gain in others])
+        ),
+        "smallest ratio of EM / smallest ratio of the online and gradient methods, epochs 5 to 19": float(
+            np.nanmin(gains[EM][4:19]) / slow
+        ),
+        "residual of batch gradient / residual of online k-means after 20 epochs": left[BATCH_GRADIENT][last]
         / left[ONLINE][last],
-        "residual of online gradient over that of online k-means after 20 epochs": left[ONLINE_GRADIENT][last]
+        "residual of online gradient / residual of online k-means after 20 epochs": left[ONLINE_GRADIENT][last]
         / left[ONLINE][last],
-        "residual of online gradient over that of batch gradient after epoch 1": left[ONLINE_GRADIENT][1]
+        "residual of online gradient / residual of batch gradient after epoch 1": left[ONLINE_GRADIENT][1]
         / left[BATCH_GRADIENT][1],
-        "residual of online gradient over that of batch gradient after 20 epochs": left[ONLINE_GRADIENT][last]
+        "residual of online gradient / residual of batch gradient after 20 epochs": left[ONLINE_GRADIENT][last]
         / left[BATCH_GRADIENT][last],
-        "range of the average minima, as a share of their mean": (max(averages) - min(averages)) / float(np.mean(averages)),
-        "largest minimum over the least": float(every.max() / every.min()),
-        "mean epochs to the end, one online and then batch, over those of batch": float(np.mean(moves[BOTH]))
+        "range of the average minima / their mean": (max(averages) - min(averages)) / float(np.mean(averages)),
+        "largest minimum / smallest minimum": float(every.max() / every.min()),
+        "mean epochs to convergence, one online epoch then batch / batch only": float(np.mean(moves[BOTH]))
         / max(float(np.mean(moves[BATCH])), 1.0),
-        "residual of one online epoch and then batch over the least of both, worst of epochs 2 to the last": float(
+        "largest residual of one online epoch then batch / lower residual of online and batch, from epoch 2 on": float(
             ((left[BOTH] + tiny) / (best + tiny))[2:end].max(initial=0.0)
         ),
     }
 
 
 def newton(run: Run) -> Finding:
-    """Section 4: the Hessian by differences, and Newton's step beside that of batch k-means."""
+    """Reproduce section 4: compare a numerical Hessian and a Newton step with a step of batch k-means."""
     X = run.load("iris").X
     errors, apart = [], []
     for seed in run.seeds(5):
-        C = first_rows(X, K, seed) + np.random.default_rng(seed).normal(size=(K, X.shape[1]))  # where no row is at an edge
+        C = first_rows(X, K, seed) + np.random.default_rng(seed).normal(
+            size=(K, X.shape[1])
+        )  # perturbed, so that no row is at a cluster boundary
         labels = ((X[:, None] - C) ** 2).sum(axis=2).argmin(axis=1)
         N = np.bincount(labels, minlength=K).astype(float)
         gradient, H = derivatives(X, C)
@@ -246,15 +262,17 @@ def newton(run: Run) -> Finding:
         move = -np.linalg.solve(H, gradient).reshape(C.shape)
         apart.append(np.abs(C + move - stepped).max() / np.abs(move).max())
     measured = {
-        "largest error of diag(N_k) against a numerical Hessian, as a share of the largest N_k": float(max(errors)),
-        "largest distance of a step of batch k-means from Newton's, as a share of the step": float(max(apart)),
+        "largest deviation of diag(N_k) from a numerical Hessian / largest N_k": float(max(errors)),
+        "largest difference between a batch k-means step and a Newton step, relative to the step": float(max(apart)),
     }
-    shown = grid("Section 4: Newton's method", ["what", "here"], [[k, v] for k, v in measured.items()], "proved: both are 0.")
+    shown = grid(
+        "Section 4: Newton's method", ["measurement", "value"], [[k, v] for k, v in measured.items()], "Both are 0 (proved)."
+    )
     return Finding([shown], measured)
 
 
 def derivatives(X: Array, C: Array, h: float = 1e-4) -> tuple[Array, Array]:
-    """Gradient and Hessian of half the energy at the centres, by central differences of (2), which knows nothing of N_k."""
+    """Return gradient and Hessian of half the energy, equation (2), by central differences, independently of N_k."""
 
     def E(w: Array) -> float:
         return float(((X[:, None] - w.reshape(C.shape)) ** 2).sum(axis=2).min(axis=1).sum() / 2)
@@ -270,8 +288,9 @@ PAPER = Paper(
     "convergence",
     "Convergence properties of the k-means algorithms",
     "L. Bottou, Y. Bengio (1995), Convergence properties of the k-means algorithms, NIPS.",
-    "Fisher's iris, six prototypes: how far five algorithms are, after each epoch, from the local minimum that they end in. "
-    "In the gradients' rate of 0.03 / t, t counts epochs; the paper does not say what it counts.",
+    "Five algorithms with six centroids on Fisher's iris: the residual, that is the difference between the energy after each "
+    "epoch and the energy of the local minimum that the run converges to. The learning rate of the gradient methods is "
+    "0.03 / t; t counts epochs here, while the paper does not define it.",
     CLAIMS,
     (Experiment("Figures 1 and 2", (15, 15), race), Experiment("Newton's method", (3, 3), newton)),
     ("iris",),

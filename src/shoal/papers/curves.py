@@ -1,4 +1,4 @@
-"""How fits go: where the centres are after each step, and what curves of several seeds have in common."""
+"""Trajectories of fits: centroids after each step, and averages of curves over seeds."""
 
 from __future__ import annotations
 
@@ -12,38 +12,40 @@ from ..data.types import Array
 from ..fit.checkpoint import CHECKPOINT_STORE, FitProgress
 from ..metrics import energy
 
-APART = 1.1  # of two looks at a long fit, the later one is so many times as late
+APART = 1.1  # ratio of the times of two successive records, so that long fits are recorded at a constant relative rate
 
 
 class Trail(NamedTuple):
-    """Centres after some steps of a fit, the last among them."""
+    """Centroids after some steps of a fit, including the last."""
 
-    seconds: Array  # (t): since the first step began
+    seconds: Array  # (t): since the start of the first step
     steps: Array  # (t)
     centers: list[Array]
 
     def without_bounds(self) -> Trail:
-        """Without the centres: those of sparse rows are wide, and of 20 seeds more than a machine holds."""
+        """Return the trail without its centroids, which would exceed the memory for 20 seeds of wide sparse rows."""
         return self._replace(centers=[])
 
     def energies(self, X: Any) -> Array:
-        """Of rows that need not be those of the fit, in the mean."""
+        """Return the mean energy per row of X, which may differ from the rows of the fit, for each record."""
         return np.array([energy(X, C) / X.shape[0] for C in self.centers])
 
 
 class _Follower:
-    """Looks at a fit from where checkpoints do."""
+    """Checkpoint store that records the centroids of a fit instead of saving them."""
 
     def __init__(self, every: bool, apart: float) -> None:
         self.every, self.apart, self.next = every, apart, 0.0
         self.seen: list[tuple[float, int, Array]] = []
 
     def resume(self, about: dict[str, Any]) -> FitProgress | None:
+        """Return None: every fit starts from the beginning."""
         return None
 
     def offer(self, progress: FitProgress) -> None:
+        """Record the centroids if the next record is due."""
         starts = progress.pages.get("starts")
-        if starts is None or not starts.run.history:  # it has not begun to step
+        if starts is None or not starts.run.history:  # initialization
             return
         run = starts.run
         last = run.history[-1]
@@ -52,14 +54,16 @@ class _Follower:
             self.seen.append((last["seconds"], last["step"], run.state.centers.copy()))
 
     def refuse(self, name: str) -> None:
-        """Nothing was kept."""
+        """Do nothing, as there is no checkpoint to reject."""
 
     def told(self) -> str:
+        """Return an empty description, as nothing is saved."""
         return ""
 
 
 @contextlib.contextmanager
 def _watched_by(follower: _Follower) -> Iterator[None]:
+    """Use the follower as the checkpoint store of all fits in this block."""
     token = CHECKPOINT_STORE.set(follower)
     try:
         yield
@@ -68,7 +72,7 @@ def _watched_by(follower: _Follower) -> Iterator[None]:
 
 
 def update_sequential(model: Any, X: Any, every: bool = False, apart: float = APART) -> Trail:
-    """Fit the model and see where its centres were: after every step, or ever more seldom."""
+    """Fit the model and return its centroids after every step, or at times that grow by the factor `apart`."""
     follower = _Follower(every, apart)
     with _watched_by(follower):
         model.fit(X)
@@ -80,13 +84,13 @@ def update_sequential(model: Any, X: Any, every: bool = False, apart: float = AP
 
 
 def at(times: Array, seconds: Array, values: Array) -> Array:
-    """What was reached by each time: the value of the last look before it; NaN before the first."""
+    """Return the value of the last record before each time; NaN before the first record."""
     place = np.searchsorted(seconds, times, "right") - 1
     return np.where(place >= 0, values[np.maximum(place, 0)], np.nan)
 
 
 def soonest(seconds: Array, values: Array, goal: float) -> float:
-    """When a curve first is down at the goal, on a straight line between two looks; infinite if never."""
+    """Return the time at which a curve first reaches the goal, by linear interpolation; infinite if it never does."""
     there = np.flatnonzero(values <= goal)
     if not len(there):
         return np.inf
@@ -97,13 +101,13 @@ def soonest(seconds: Array, values: Array, goal: float) -> float:
 
 
 def over_seeds(curves: Sequence[Array]) -> tuple[Array, Array]:
-    """Mean and standard deviation, where all are known."""
+    """Return the mean and the standard deviation of several curves; NaN where any curve is NaN."""
     stack = np.array(curves)
     return stack.mean(axis=0), stack.std(axis=0)
 
 
 def first_rows(X: Any, k: int, seed: int) -> Array:
-    """k distinct rows, as they come in a shuffled order: where fits start."""
+    """Return k distinct random rows as initial centroids."""
     order = np.random.default_rng(seed).permutation(X.shape[0])[: 20 * k]
     rows = X[order].toarray() if hasattr(X, "toarray") else np.asarray(X[order])
     first = np.sort(np.unique(rows, axis=0, return_index=True)[1])[:k]

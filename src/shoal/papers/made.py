@@ -1,4 +1,4 @@
-"""Rows made by us: what stands in for data sets that are not there, and small deformations of pictures."""
+"""Synthetic rows: substitutes for missing data sets, and small deformations of images."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from scipy.ndimage import gaussian_filter
 
 from ..data.types import Array
 
-FIELDS, SMOOTH, STRENGTH = 64, 4.0, 1.5  # of deformations: how many to combine, how wide, how many pixels
-AT_ONCE = 10_000
+FIELDS = 64  # random displacement fields that deformations are drawn from
+SMOOTH, STRENGTH = 4.0, 1.5  # of a field: width of the smoothing filter and standard deviation, in pixels of a 28 x 28 image
+AT_ONCE = 10_000  # images deformed at a time; limits memory only
 
 
 def unit_rows(X: Any) -> Any:
-    """Sparse rows of length one."""
+    """Scale sparse rows to unit length."""
     norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
     out = sparse.csr_array(sparse.diags_array(1 / np.maximum(norms, 1e-30)) @ X, dtype=np.float32)
-    out.indices, out.indptr = out.indices.astype(np.int32), out.indptr.astype(np.int32)  # scikit-learn takes no others
+    out.indices, out.indptr = out.indices.astype(np.int32), out.indptr.astype(np.int32)  # scikit-learn requires 32-bit indices
     return out
 
 
 def unequal(n: int = 6000) -> tuple[Array, Array]:
-    """Seven clouds in nine columns, of which one has most rows."""
+    """Return seven Gaussian clusters of very different sizes in nine columns, a substitute for Shuttle."""
     rng = np.random.default_rng(1)
     y = rng.choice(7, n, p=[0.78, 0.15, 0.05, 0.005, 0.005, 0.005, 0.005])
     X = 0.15 * rng.normal(size=(n, 9)) + 0.4 * rng.normal(size=(7, 9))[y]
@@ -32,7 +33,7 @@ def unequal(n: int = 6000) -> tuple[Array, Array]:
 
 
 def with_flags(n: int = 8000) -> tuple[Array, Array]:
-    """Ten measures that tell five classes apart, and 44 flags of which a few are set."""
+    """Return ten numeric columns that separate five classes, and 44 binary ones, a substitute for Covertype."""
     rng = np.random.default_rng(2)
     y = rng.integers(5, size=n)
     measures = np.clip(0.5 + 0.1 * rng.normal(size=(n, 10)) + 0.2 * rng.normal(size=(5, 10))[y], 0, 1)
@@ -44,7 +45,7 @@ def with_flags(n: int = 8000) -> tuple[Array, Array]:
 
 
 def histograms(n: int = 20_000) -> tuple[Array, None]:
-    """128 counts a row, most of them small: mixtures of 200 prototypes."""
+    """Return rows of 128 mostly small counts around 200 prototypes, a substitute for SIFT descriptors."""
     rng = np.random.default_rng(3)
     prototypes = rng.gamma(0.4, 60, size=(200, 128))
     X = prototypes[rng.integers(200, size=n)] * rng.gamma(4, 0.25, size=(n, 128))
@@ -52,7 +53,7 @@ def histograms(n: int = 20_000) -> tuple[Array, None]:
 
 
 def documents(n: int, m: int) -> tuple[Any, Array]:
-    """Unit rows of some twenty words each, out of 4000 of which each of m topics prefers its own."""
+    """Return sparse unit rows of about 20 out of 4000 words, whose frequencies depend on one of m topics."""
     rng = np.random.default_rng(4)
     d, words = 4000, 20
     y = rng.integers(m, size=n)
@@ -64,10 +65,10 @@ def documents(n: int, m: int) -> tuple[Any, Array]:
 
 
 def deformed(X: Array, n: int, seed: int = 0) -> Array:
-    """n square pictures: those of X, each again and again with another small deformation.
+    """Return n square images: those of X, each repeated with different small random deformations.
 
-    As in INFMNIST (G. Loosli, S. Canu, L. Bottou 2007), to first order: a picture moves along its own slopes, by smooth random
-    fields.
+    A first-order version of INFMNIST (G. Loosli, S. Canu, L. Bottou 2007): the image plus its gradient times a smooth random
+    displacement field.
     """
     rng, side = np.random.default_rng(seed), math.isqrt(X.shape[1])
     fields = gaussian_filter(rng.normal(size=(FIELDS, 2, side, side)), (0, 0, SMOOTH * side / 28, SMOOTH * side / 28))

@@ -1,4 +1,4 @@
-"""Experiments one after the other: how much effort to make, what was found, how long is left."""
+"""Run the experiments of papers one after the other, within an effort, and report progress."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from .data import Rows, Shelf
 Value = TypeVar("Value")
 Tell = Callable[[str, float, float], None]
 
-HALF = 64  # characters in half the width of a page
-TINIEST = 12  # digits behind the point: less is rounding
-SURE = 0.05  # a share of the work from which on its pace tells how long the rest will take
+HALF = 64  # characters that fit into half the width of a page; wider tables take the full width
+TINIEST = 12  # decimals of a measurement; further digits are rounding errors
+SURE = 0.05  # fraction of the work after which the remaining time is extrapolated from the elapsed time
 
 
 class Effort(NamedTuple):
-    """How much of an experiment to do."""
+    """Limits on the size of an experiment."""
 
     name: str
-    rows: int | None  # of a data set, at most
-    seeds: int | None  # at most
-    seconds: float | None  # after which no further seed of an experiment is begun
-    clock: Callable[[], float] = time.monotonic  # that these are told by
+    rows: int | None  # maximum number of rows per data set
+    seeds: int | None  # maximum number of seeds
+    seconds: float | None  # time after which an experiment starts no further seed
+    clock: Callable[[], float] = time.monotonic  # clock for `seconds`
 
 
 TINY = Effort("tiny", 600, 2, 1.0)  # for tests
 QUICK = Effort("quick", 60_000, 20, 20.0)
-FULL = Effort("full", None, None, None, time.process_time)  # what it finds must not depend on what else the machine does
+FULL = Effort("full", None, None, None, time.process_time)  # CPU time, so that other processes do not affect results
 
 
 class Grid(NamedTuple):
-    """A table of a paper, with ours beside its numbers."""
+    """Table of a paper, with reproduced values next to the published ones."""
 
     title: str
     head: list[str]
@@ -46,12 +46,12 @@ class Grid(NamedTuple):
 
     @property
     def wide(self) -> bool:
-        """Does it take more than half a page?"""
+        """Whether the table needs the full width of the page."""
         return sum(max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)) > HALF
 
 
 class Gallery(NamedTuple):
-    """Lines of pictures, as data URLs."""
+    """Rows of images, as data URLs."""
 
     title: str
     lines: list[tuple[str, list[str]]]
@@ -59,59 +59,63 @@ class Gallery(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A figure, a table or pictures, and what the paper's own look like."""
+    """Figure, table or gallery, with a description of the published one."""
 
     what: Figure | Grid | Gallery
     published: str
 
 
 class Finding(NamedTuple):
-    """What an experiment has found."""
+    """Result of an experiment."""
 
     shown: list[Shown]
     measured: dict[str, float]
 
 
 class Experiment(NamedTuple):
+    """Experiment of a paper."""
+
     name: str
-    seconds: tuple[float, float]  # that it takes: quick, full
+    seconds: tuple[float, float]  # expected duration of a quick and of a full run
     run: Callable[[Run], Finding]
 
 
 class Paper(NamedTuple):
+    """Paper with its claims and experiments."""
+
     key: str
     title: str
     reference: str
     about: str
     claims: tuple[Claim, ...]
     experiments: tuple[Experiment, ...]
-    data: tuple[str, ...] = ()  # sets that it may ask for
+    data: tuple[str, ...] = ()  # names of the data sets that the experiments may load
 
 
 class Report(NamedTuple):
-    """A paper, run again."""
+    """Results of the experiments of a paper."""
 
     paper: Paper
     shown: list[Shown]
     verdicts: list[Verdict]
-    notes: list[str]  # on data and on what was left out
+    notes: list[str]  # on substituted data and reduced experiments
 
 
 class Run:
-    """What an experiment is given: data, seeds as time allows, and somebody to tell how far it has come."""
+    """Context of an experiment: effort, data sets, seeds and progress reports."""
 
     def __init__(self, effort: Effort, shelf: Shelf, tell: Callable[[float], None] = lambda share: None) -> None:
         self.effort, self.shelf, self.tell = effort, shelf, tell
         self.notes: list[str] = []
-        self.experiment = ""  # the one under way
-        self.replaced: set[str] = set()  # data sets that something else stands in for
+        self.experiment = ""  # name of the current experiment
+        self.replaced: set[str] = set()  # data sets that were replaced by substitutes
 
     def of(self, tiny: Value, quick: Value, full: Value) -> Value:
-        """By effort."""
+        """Return the value for the current effort."""
         return {TINY.name: tiny, QUICK.name: quick, FULL.name: full}[self.effort.name]
 
     def load(self, name: str, rows: int | None = None) -> Rows:
-        """A data set, or what stands in for it, which is noted; no more rows of it than the effort allows."""
+        """Return a data set or its substitute, with at most `rows` rows and no more than the effort allows, and note both."""
         most = min((n for n in (rows, self.effort.rows) if n is not None), default=None)
         found = self.shelf.load(name, most)
         for note in found.notes:
@@ -119,63 +123,64 @@ class Run:
         if found.n < found.whole:
             self.note(f"{self.experiment}: {found.n:,} of {found.whole:,} rows of {name}.")
         if found.replaced:
-            self.replaced.add(name.removesuffix("-training"))  # as it is called in titles
+            self.replaced.add(name.removesuffix("-training"))  # the name in titles
         return found
 
     def named(self, text: str) -> str:
-        """A title, or the name of a measurement, in which sets that were replaced are called so."""
+        """Mark substituted data sets in a title or the name of a measurement."""
         return re.sub("|".join([*map(re.escape, self.replaced), "(?!)"]), r"\g<0> (replaced)", text, flags=re.IGNORECASE)
 
     def note(self, text: str) -> None:
+        """Add a note to the report, once."""
         if text not in self.notes:
             self.notes.append(text)
 
     def seeds(self, wanted: int) -> Iterator[int]:
-        """0, 1, ..., as many as are wanted, one at least, and no further one when time is up."""
+        """Yield the seeds 0, 1, ..., up to `wanted`; at least one, and no further one that would exceed the time limit."""
         begun, most = self.effort.clock(), min(wanted, self.effort.seeds or wanted)
         for seed in range(most):
             if seed and self.effort.seconds is not None:
                 spent = self.effort.clock() - begun
-                if spent * (1 + 1 / seed) > self.effort.seconds:  # another would take as long as those before
-                    self.note(f"{self.experiment}: {seed} of {wanted} seeds, for lack of time.")
+                if spent * (1 + 1 / seed) > self.effort.seconds:  # assuming that another seed takes as long as the mean so far
+                    self.note(f"{self.experiment}: {seed} of {wanted} seeds, due to the time limit.")
                     return
             self.tell(seed / most)
             yield seed
 
 
 class Clock:
-    """How far all experiments have come, by what they are expected to take."""
+    """Progress over all experiments, weighted by their expected durations."""
 
     def __init__(self, total: float, tell: Tell) -> None:
         self.total, self.tell = total, tell
         self.begun, self.done = time.monotonic(), 0.0
 
-    def told(self, name: str, weight: float, share: float) -> None:
-        """This share of an experiment is done. What is left takes as long, for its weight, as what was."""
+    def report(self, name: str, weight: float, share: float) -> None:
+        """Report that this fraction of an experiment is done, with an estimate of the remaining time."""
         now, spent = (self.done + share * weight) / self.total, time.monotonic() - self.begun
         expected = spent / now if now > SURE else max(self.total, spent)
         self.tell(name, now, (1 - now) * expected)
 
 
 def carry_out(papers: Sequence[Paper], effort: Effort, shelf: Shelf, tell: Tell) -> Iterator[Report]:
-    """All experiments, paper by paper; a report on a paper comes after each of its experiments, and the last has all.
+    """Run all experiments. Yield a report on the paper after each of its experiments; the last one is complete.
 
-    `tell` hears which one runs, which share of all is done, and how many seconds are left.
+    `tell` is called with the name of the experiment, the fraction of all work done, and the estimated remaining seconds.
     """
-    shelf.check(name for paper in papers for name in paper.data)  # better now than after hours
+    shelf.check(name for paper in papers for name in paper.data)  # fail before the first experiment, which may take hours
     full = effort.name == FULL.name
     clock = Clock(sum(e.seconds[full] for paper in papers for e in paper.experiments), tell)
     for paper in papers:
         run, shown, measured = Run(effort, shelf), list[Shown](), dict[str, float]()
         for left, experiment in zip(range(len(paper.experiments))[::-1], paper.experiments, strict=True):
             weight = experiment.seconds[full]
-            run.tell, run.experiment = partial(clock.told, f"{paper.key}: {experiment.name}", weight), experiment.name
+            run.tell, run.experiment = partial(clock.report, f"{paper.key}: {experiment.name}", weight), experiment.name
             run.tell(0.0)
-            with warnings.catch_warnings():  # papers drive methods to where they warn; what came of it is measured
+            with warnings.catch_warnings():  # some experiments stop before convergence on purpose
                 warnings.simplefilter("ignore")
                 finding = experiment.run(run)
             shown += [one._replace(what=one.what._replace(title=run.named(one.what.title))) for one in finding.shown]
             measured |= {run.named(key): round(value, TINIEST) for key, value in finding.measured.items()}
             clock.done += weight
-            notes = [*run.notes, *([f"Experiments that were still to come: {left}."] if left else [])]
+            notes = [*run.notes, *([f"Experiments not yet run: {left}."] if left else [])]
             yield Report(paper, list(shown), [judge(claim, measured) for claim in paper.claims], notes)

@@ -1,4 +1,6 @@
-"""A clustering as one HTML file that needs nothing else: `gather` the facts of a fitted model, then `write` them.
+"""Self-contained HTML reports: `gather` computes the facts of a fitted model, `write_fit` renders them.
+
+`write_compare` reports on several methods, `write_sweep` on several numbers of clusters.
 
 >>> import numpy as np, tempfile
 >>> from pathlib import Path

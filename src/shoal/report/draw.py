@@ -1,6 +1,6 @@
-"""Charts as inline SVG and pictures as PNG, drawn by ourselves: lines, bars, points.
+"""Charts as inline SVG (lines, bars, scatter plots) and images as PNG data URLs, without a plotting library.
 
-Colours of series are attributes; all else is left to the page's style, which knows light from dark.
+Colours of series are SVG attributes. All other styling is in the style sheet, which has a light and a dark theme.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from ..data.types import Array
 from .axes import BOTTOM, HEIGHT, RIGHT, TOP, WIDTH, Axis, Frame, axis
 from .words import clean
 
-MOST = 400  # points of a line
-DOTS = 40  # points of a line that are drawn as such, too, of all lines
-FEW, FLAT = 4, 4.0  # values that are left, and how many times their range it takes, for starts to be cut off
-PIXELS = 64  # of the longer side of a picture
+MAX_LINE_POINTS = 400  # points drawn per line; more would not be visible at the width of a chart
+MAX_MARKERS = 40  # points of all lines together, up to which each one gets a marker
+# First points are cut off if they stretch the axis to CUT_RATIO times the range of at least MIN_REMAINING other values.
+MIN_REMAINING, CUT_RATIO = 4, 4.0
+MAX_IMAGE_SIDE = 64  # pixels; larger images are downsampled
 
 
 def colour(i: int) -> str:
-    """Colours of equal lightness whose neighbours differ, as many as are asked for; they show on white and on black."""
+    """Return the i-th colour of an unlimited palette, legible on white and black.
+
+    Hues advance by the golden angle in OKLCH space, so that neighbours differ; lightness alternates every three colours.
+    """
     hue = math.radians((250 + 137.508 * i) % 360)
     light, chroma = (0.64, 0.55, 0.72)[i // 3 % 3], 0.15
     a, b = chroma * math.cos(hue), chroma * math.sin(hue)
@@ -40,35 +44,37 @@ def colour(i: int) -> str:
 
 
 class Line(NamedTuple):
+    """Series of a line chart."""
+
     name: str
     x: Array
     y: Array
-    spread: Array | None = None  # how far values lie above and below, as a rule
+    spread: Array | None = None  # half-height of the band around the line
 
 
 def svg(key: str, title: str, about: str, inside: str, height: int = HEIGHT) -> Markup:
-    """A drawing that tells those who can't see it what it is."""
+    """Return an SVG element with a title and a description for screen readers."""
     head = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{key}-t {key}-d">'
     words = f'<title id="{key}-t">{escape(clean(title))}</title><desc id="{key}-d">{escape(clean(about))}</desc>'
     return Markup(head + words + inside + "</svg>")
 
 
-def thinned(n: int, most: int = MOST) -> Array:
-    """Which of n points to show: the first, the last, and as many between as there is room for."""
-    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int)) if n else np.empty(0, int)
+def thinned(n: int, max_points: int = MAX_LINE_POINTS) -> Array:
+    """Return the indices of at most `max_points` of n points, evenly spaced, with the first and the last."""
+    return np.unique(np.linspace(0, n - 1, min(n, max_points)).round().astype(int)) if n else np.empty(0, int)
 
 
-def _drawn(line: Line) -> Line:
-    """What of it can be drawn."""
-    known = np.flatnonzero(np.isfinite(line.x) & np.isfinite(line.y))
-    shown = known[thinned(len(known))]
+def _drawable(line: Line) -> Line:
+    """Return the finite points of a line, thinned."""
+    finite = np.flatnonzero(np.isfinite(line.x) & np.isfinite(line.y))
+    shown = finite[thinned(len(finite))]
     return Line(line.name, line.x[shown], line.y[shown], None if line.spread is None else line.spread[shown])
 
 
-def _below_starts(series: Sequence[Line], ys: Array) -> Array:
-    """The values that an axis should have room for: without starts that lie so far above all else that this would be flat."""
+def _without_outlying_starts(series: Sequence[Line], ys: Array) -> Array:
+    """Return the values that the axis covers: without first points so high that the other values would look constant."""
     rest = np.setdiff1d(ys, [line.y[0] for line in series if len(line.y)])
-    if len(rest) < FEW or ys.max() - rest.min() < FLAT * (rest.max() - rest.min()):
+    if len(rest) < MIN_REMAINING or ys.max() - rest.min() < CUT_RATIO * (rest.max() - rest.min()):
         return ys
     return np.append(rest, rest.max() + 0.25 * (rest.max() - rest.min()))
 
@@ -76,14 +82,17 @@ def _below_starts(series: Sequence[Line], ys: Array) -> Array:
 def lines(
     key: str, title: str, series: Sequence[Line], x: str, y: str, level: float | None = None, mark: float | None = None
 ) -> Markup:
-    """Lines over a common axis, which starts at zero for a single one. A level is a value to compare with; a mark, a place on
-    the x axis. What a line falls from far above the rest is cut off."""
-    series = [_drawn(line) for line in series]
+    """Draw a line chart.
+
+    `level` adds a horizontal reference line, `mark` a vertical one. The x axis of a single line starts at zero. First points
+    far above all others are cut off.
+    """
+    series = [_drawable(line) for line in series]
     xs, ys = (np.concatenate([getattr(line, name) for line in series] or [np.empty(0)]) for name in "xy")
     ys = np.concatenate([ys, *(_edges(line) for line in series)])
     if level is not None and math.isfinite(level):
         ys = np.append(ys, level)
-    frame = Frame(axis(x, xs, zero=len(series) == 1), axis(y, _below_starts(series, ys)))
+    frame = Frame(axis(x, xs, zero=len(series) == 1), axis(y, _without_outlying_starts(series, ys)))
     inside = frame.draw()
     if level is not None and math.isfinite(level):
         ends = frame.at(np.array([frame.x.low, frame.x.high]), np.array([level, level]))
@@ -98,14 +107,14 @@ def lines(
         inside += (
             f'<path class="line" stroke="{colour(i)}" d="M{"L".join(places)}"><title>{name}</title></path>' if places else ""
         )
-        if len(places) * len(series) <= DOTS:
+        if len(places) * len(series) <= MAX_MARKERS:
             inside += f'<path class="dots" stroke="{colour(i)}" d="{"".join(f"M{p}h0" for p in places)}"/>'
     about = f"{y} over {x}, {len(series)} line{'s' * (len(series) != 1)}"
     return svg(key, title, about, inside) + legend([line.name for line in series])
 
 
 def _edges(line: Line) -> Array:
-    """Where its band ends; not below zero, where all values are above: the axis may be one of logarithms."""
+    """Return the limits of the band of a line; a lower limit below zero is ignored, as the axis may be logarithmic."""
     if line.spread is None:
         return np.empty(0)
     spread = np.nan_to_num(line.spread)
@@ -114,17 +123,17 @@ def _edges(line: Line) -> Array:
 
 
 def _band(frame: Frame, line: Line, fill: str) -> str:
-    """From a spread below the line to one above it."""
+    """Draw the band around a line."""
     if line.spread is None or not len(line.x):
         return ""
     edges = [np.nan_to_num(line.y + side * line.spread, nan=0.0) for side in (-1, 1)]
-    edges = [np.clip(edge, frame.y.low, frame.y.high) for edge in edges]  # a logarithm knows nothing below
+    edges = [np.clip(edge, frame.y.low, frame.y.high) for edge in edges]  # a logarithmic axis has no values below its lower end
     around = [*frame.at(line.x, edges[0]), *frame.at(line.x, edges[1])[::-1]]
     return f'<path class="band" fill="{fill}" d="M{"L".join(around)}z"/>'
 
 
 def legend(names: Sequence[str]) -> Markup:
-    """None for a single line."""
+    """Return the legend of a chart; empty for a single line."""
     if len(names) < 2:
         return Markup("")
     swatch = '<svg viewBox="0 0 12 12" aria-hidden="true"><rect width="12" height="12" rx="3" fill="{}"/></svg>'
@@ -133,7 +142,7 @@ def legend(names: Sequence[str]) -> Markup:
 
 
 def bars(key: str, title: str, values: Array, x: str, y: str) -> Markup:
-    """One beside the other, in the order given; of very many, every so many-th."""
+    """Draw a bar chart of values in the given order, thinned if there are many."""
     shown = thinned(len(values))
     frame = Frame(Axis(x, 0.0, float(max(len(values), 1))), axis(y, values.astype(float), zero=True))
     left = frame.left
@@ -148,8 +157,8 @@ def bars(key: str, title: str, values: Array, x: str, y: str) -> Markup:
 
 
 def ranking(key: str, title: str, names: Sequence[str], values: Array, spreads: Array, x: str) -> Markup:
-    """Bars below each other, each with its name before it and its value behind it, a spread as a line across its end."""
-    letter = 10.5  # as wide as on a narrow page
+    """Draw horizontal bars, each with its name, value and error bar."""
+    letter = 10.5  # width of a character on a narrow page
     left, high, room, first = round(letter * max(min(len(name), 24) for name in names)) + 12, 26, round(letter * 14), 6
     scale = (WIDTH - left - room) / max(float((values + spreads).max()), 1e-300)
     parts = []
@@ -167,8 +176,10 @@ def ranking(key: str, title: str, names: Sequence[str], values: Array, spreads: 
 
 
 def scatter(key: str, title: str, points: Array, labels: Array, names: Sequence[int], axes: tuple[str, str]) -> Markup:
-    """Points coloured by their label; the numbers of the named clusters amid their points, the first ones first: where one
-    would lie on another it is left out, and where it only would on a narrow page, there."""
+    """Draw a scatter plot of points coloured by label, with the labels in `names` at the means of their points.
+
+    A label that would overlap an earlier one is left out; one that would overlap only on narrow pages is hidden there.
+    """
     height, edge = 500, 36
     low, high = points.min(axis=0), points.max(axis=0)
     room = [WIDTH - edge, height - 2 * edge]
@@ -180,35 +191,36 @@ def scatter(key: str, title: str, points: Array, labels: Array, names: Sequence[
         path = "".join(f"M{spots[i]}h0" for i in np.flatnonzero(labels == j))
         inside += f'<path class="points" data-cluster="{j}" stroke="{colour(int(j))}" d="{path}">'
         inside += f"<title>Cluster {j}</title></path>"
-    amid = {j: places[labels == j].mean(axis=0) for j in names if (labels == j).any()}
-    large = _apart(amid, 22)
-    for j in _apart(amid, 14, large):
-        kind, (a, b) = "center" if j in large else "center close", amid[j]
+    means = {j: places[labels == j].mean(axis=0) for j in names if (labels == j).any()}
+    large = _without_overlaps(means, 22)
+    for j in _without_overlaps(means, 14, large):
+        kind, (a, b) = "center" if j in large else "center close", means[j]
         numbers += f'<text class="{kind}" x="{a:.4g}" y="{b + 4:.4g}" text-anchor="middle">{j}</text>'
     x, y = (escape(clean(name, 60)) for name in axes)
     numbers += f'<text class="name" x="{WIDTH / 2}" y="{height - 6}" text-anchor="middle">{x}</text>'
     numbers += f'<text class="name" x="2" y="15">{y}</text>'
-    about = f"{len(points)} rows as points, coloured by cluster, with numbers of clusters amid their points"
+    about = f"{len(points)} rows as points, coloured by cluster, with cluster numbers at the cluster means"
     return svg(key, title, f"{about}; {axes[1]} over {axes[0]}", inside + numbers, height)
 
 
-def _apart(amid: Mapping[int, Array], size: float, placed: Sequence[int] = ()) -> list[int]:
-    """Which numbers, written so large, lie on none that is placed or goes before."""
+def _without_overlaps(means: Mapping[int, Array], size: float, placed: Sequence[int] = ()) -> list[int]:
+    """Return the labels that, at this font size, overlap neither those in `placed` nor earlier ones."""
     chosen = list(placed)
-    for j, place in amid.items():
+    for j, place in means.items():
         wide = [0.3 * size * (len(str(i)) + len(str(j))) + 2 for i in chosen]
-        if all((abs(place - amid[i]) >= (w, size)).any() for i, w in zip(chosen, wide, strict=True)):
+        if all((abs(place - means[i]) >= (w, size)).any() for i, w in zip(chosen, wide, strict=True)):
             chosen.append(j)
     return chosen
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
+    """Return a PNG chunk: length, type, data, checksum."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 def picture(values: Array, low: float, high: float) -> str:
-    """Numbers of shape (height, width) or (height, width, 3) as a PNG in a data URL; large ones as means of squares."""
-    cells = max(1, math.ceil(max(values.shape[:2]) / PIXELS))
+    """Return an array of shape (height, width) or (height, width, 3) as a PNG data URL, downsampled by block means if large."""
+    cells = max(1, math.ceil(max(values.shape[:2]) / MAX_IMAGE_SIDE))
     if cells > 1:
         h, w = (size - size % cells for size in values.shape[:2])
         rest = values.shape[2:]

@@ -1,4 +1,4 @@
-"""What a report tells: plain data, whoever gathered it."""
+"""Data classes that a report is rendered from."""
 
 from __future__ import annotations
 
@@ -12,144 +12,230 @@ import numpy as np
 from .. import __version__
 from ..data.types import Array
 
-Texts = Any  # one for each row: a list, an array, a column of a table
+Texts = Any  # one entry per row: list, array or table column
 
 
 class Options(NamedTuple):
-    """What to tell of the rows, and how much."""
+    """Options of a report on a fitted model.
 
-    ids: Texts = None  # of rows; None for their numbers, or what the file calls them
-    texts: Texts = None  # of rows, to be shown beside their ids
-    columns: Sequence[str] | None = None  # their names; None for those of the fit
-    image: tuple[int, ...] | None = None  # (height, width) or (height, width, 3), where rows are pictures
-    weights: Any = None  # of rows, as in the fit
-    sample: int = 3000  # rows on the map, and to judge clusters by
-    seed: int = 0  # of the sample
-    clusters: int = 500  # to tell of one by one, the largest
+    Parameters
+    ----------
+    ids : array-like of shape (n_samples,) or None, default=None
+        Identifier of each row. None for the id column of the file, or else row numbers.
+    texts : array-like of shape (n_samples,) or None, default=None
+        Text of each row, shown next to its identifier.
+    columns : sequence of str or None, default=None
+        Column names. None for the names seen in fit.
+    image : tuple of int or None, default=None
+        Shape (height, width) or (height, width, 3) of the rows, if they are images.
+    weights : array-like of shape (n_samples,) or None, default=None
+        Weights of the rows, as passed to fit.
+    sample : int, default=3000
+        Maximum number of rows on the map and in the silhouette.
+    seed : int, default=0
+        Seed of the sample.
+    clusters : int, default=500
+        Maximum number of clusters described individually; the largest are chosen.
+    """
+
+    ids: Texts = None
+    texts: Texts = None
+    columns: Sequence[str] | None = None
+    image: tuple[int, ...] | None = None
+    weights: Any = None
+    sample: int = 3000
+    seed: int = 0
+    clusters: int = 500
 
 
 def versions() -> dict[str, str]:
-    """Of what computes."""
+    """Return the versions of Shoal, Python, the numerical packages and the operating system."""
     packages = {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "numba")}
     return {"shoal": __version__, "python": platform.python_version(), **packages, "system": platform.platform()}
 
 
 class Origin(NamedTuple):
-    """How to repeat it. What is empty is not told."""
+    """Provenance of a fit. Empty fields are left out of the report.
+
+    Parameters
+    ----------
+    title : str, default=""
+        Title of the report.
+    command : str, default=""
+        Command that reproduces the fit.
+    seed : int or None, default=None
+        Random seed.
+    data : str, default=""
+        Path of the data.
+    fingerprint : str, default=""
+        Fingerprint of the data.
+    date : str, default=""
+        Date of the fit.
+    parameters : mapping, default={}
+        Parameters of the fit.
+    versions : mapping, default={}
+        Versions of the packages.
+    seconds : float or None, default=None
+        Wall time of the whole fit, which the history, a record of the steps, does not contain.
+    """
 
     title: str = ""
     command: str = ""
     seed: int | None = None
-    data: str = ""  # where it is
-    fingerprint: str = ""  # of the data
+    data: str = ""
+    fingerprint: str = ""
     date: str = ""
     parameters: Mapping[str, Any] = {}
     versions: Mapping[str, str] = {}
-    seconds: float | None = None  # that the whole fit took; its history tells of the steps alone
+    seconds: float | None = None
 
 
 class Curve(NamedTuple):
-    """How a fit went, step by step."""
+    """Convergence curve of a fit, with one entry per step.
+
+    Parameters
+    ----------
+    seconds : ndarray of shape (n_steps,)
+        Seconds since the start of the fit.
+    visited : ndarray of shape (n_steps,) or (0,)
+        Number of rows processed so far; empty if the method does not record it.
+    values : ndarray of shape (n_steps,)
+        Values of the objective.
+    measure : str, default="energy"
+        Name of the objective.
+    """
 
     seconds: Array
-    visited: Array  # rows looked at so far; empty where the method does not tell
+    visited: Array
     values: Array
-    measure: str = "energy"  # what the values are
+    measure: str = "energy"
 
     @classmethod
     def of(cls, history: Sequence[Mapping[str, Any]]) -> Curve:
-        """From the records of `history_`; those without a finite value (steps of another kind, too) are left out."""
-        told = {name for record in history for name in record}
-        names = {"seconds": 0.0, "rows": 0.0, "energy": np.nan, "objective": np.nan}
-        table = {n: np.array([record.get(n, other) for record in history], np.float64) for n, other in names.items()}
+        """Create a curve from `history_`, skipping records without a finite objective."""
+        recorded = {name for record in history for name in record}
+        defaults = {"seconds": 0.0, "rows": 0.0, "energy": np.nan, "objective": np.nan}
+        table = {n: np.array([record.get(n, default) for record in history], np.float64) for n, default in defaults.items()}
         measure = next((name for name in ("energy", "objective") if np.isfinite(table[name]).any()), "energy")
-        good = np.isfinite(table[measure]) & np.isfinite(table["seconds"])
-        visited = table["rows"].cumsum()[good] if "rows" in told else np.empty(0)
-        return cls(table["seconds"][good], visited, table[measure][good], measure)
+        is_valid = np.isfinite(table[measure]) & np.isfinite(table["seconds"])
+        visited = table["rows"].cumsum()[is_valid] if "rows" in recorded else np.empty(0)
+        return cls(table["seconds"][is_valid], visited, table[measure][is_valid], measure)
 
 
 class Trait(NamedTuple):
-    """A column that sets a cluster apart."""
+    """Column in which a cluster differs from the mean of all rows."""
 
     column: str
-    value: float  # of the centre
-    usual: float  # the mean of all rows
-    spreads: float  # between the two, in standard deviations of all rows
+    value: float  # of the centroid
+    mean: float  # of all rows
+    z_score: float  # (value - mean) / standard deviation of all rows
 
 
 class Row(NamedTuple):
-    """A row near a centre."""
+    """Row close to a centroid."""
 
     number: int
-    name: str  # empty where rows have no names
+    name: str  # identifier; empty if the rows have none
     text: str
     distance: float
     picture: Array | None
 
 
 class Cluster(NamedTuple):
-    number: int  # as in the labels
-    size: int
-    energy: float
-    distance: float  # of its rows from the centre, in the mean; NaN without rows
-    silhouette: float  # of its rows in the sample, in the mean; NaN without any
-    traits: list[Trait]
-    nearest: list[Row]
-    picture: Array | None
+    """Description of one cluster."""
+
+    number: int  # label of the cluster
+    size: int  # number of rows
+    energy: float  # within-cluster sum of the distance measure
+    distance: float  # mean distance of its rows from the centroid; NaN if the cluster is empty
+    silhouette: float  # mean over its rows in the sample; NaN if the sample has none
+    traits: list[Trait]  # most distinctive columns, the largest |z-score| first
+    nearest: list[Row]  # rows closest to the centroid, the closest first
+    picture: Array | None  # the centroid as an image
 
 
 class Map(NamedTuple):
-    """A sample of the rows along the two directions in which it spreads most."""
+    """Projection of a sample of the rows onto its first two principal components."""
 
     points: Array  # (m, 2)
     labels: Array  # (m)
-    shares: Array  # (2): of the sample's variance
-    space: str  # where the rows lie: "rows", "standardized", "codes", "embedding"
+    shares: Array  # (2): explained variance ratios
+    space: str  # space of the projected rows: "rows", "standardized", "codes" or "embedding"
 
 
 class Quality(NamedTuple):
-    """On a sample of so many rows; None for what says nothing or would take too long."""
+    """Internal quality measures; None if a measure is undefined or too expensive to compute."""
 
-    sample: int
+    sample: int  # number of sampled rows that the silhouette is computed on
     silhouette: float | None
     davies_bouldin: float | None
 
 
 class Facts(NamedTuple):
-    """A fitted model and its rows."""
+    """Everything that a report shows about a fitted model and its rows."""
 
-    method: str
-    n: int
-    d: int
-    k: int
-    energy: float | None  # of all rows
-    measure: str  # what it is the sum of
-    steps: int
-    stopped: str
-    summary: str  # the method's own
+    method: str  # name of the estimator
+    n: int  # number of rows
+    d: int  # number of columns
+    k: int  # number of clusters
+    energy: float | None  # inertia over all rows
+    measure: str  # distance measure that the energy sums
+    steps: int  # number of iterations
+    stopped: str  # stop reason
+    summary: str  # `summary_` of the estimator, if it has one
     origin: Origin
     curve: Curve
     sizes: Array  # (k)
     energies: Array  # (k)
-    clusters: list[Cluster]  # the largest first; of many, not all
+    clusters: list[Cluster]  # the largest first, at most Options.clusters
     map: Map
     quality: Quality
     warnings: list[str]
 
 
 class Trial(NamedTuple):
-    """One of several methods, on the same rows from the same start."""
+    """Result of one method in a comparison on the same rows and initial centroids.
+
+    Parameters
+    ----------
+    name : str
+        Name of the method.
+    curve : Curve
+        Convergence curve.
+    energy : float
+        Final energy (inertia) over all rows.
+    seconds : float
+        Wall time of the fit.
+    steps : int, default=0
+        Number of iterations.
+    stopped : str, default=""
+        Stop reason.
+    """
 
     name: str
     curve: Curve
-    energy: float  # of all rows, in the end
+    energy: float
     seconds: float
     steps: int = 0
     stopped: str = ""
 
 
 class Point(NamedTuple):
-    """One of several numbers of clusters."""
+    """Result for one number of clusters in a sweep.
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    energy : float
+        Final energy (inertia) over all rows.
+    silhouette : float or None, default=None
+        Simplified silhouette.
+    seconds : float or None, default=None
+        Wall time of the fit.
+    stopped : str, default=""
+        Stop reason.
+    """
 
     k: int
     energy: float

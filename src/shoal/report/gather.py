@@ -1,4 +1,4 @@
-"""Facts from a fitted estimator and its rows, of which no more is read than twice, block by block."""
+"""Compute the facts of a report from a fitted estimator and its rows, in at most two passes over the rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..binary.codes import Codes
+from ..data.blocks import Centers
 from ..data.frame import Frame
 from ..data.rows import Rows
 from ..data.source import Source
@@ -18,151 +19,192 @@ from ..execution.threads import on_threads
 from ..fit.input import check_rows
 from ..fit.schema import check_fitted_state
 from ..fit.standardized import Standardized
+from .cluster_statistics import summarize_clusters
+from .column_moments import cluster_sums
 from .facts import Curve, Facts, Options, Origin, versions
-from .look import Columns, column_sums, look
-from .profile import Told, clusters, columns_of, ids_of, means_profile, own_profile
-from .sample import Place, draw_sample, judge
+from .profile import ClusterDetails, Profile, column_namer, describe_clusters, profile_from_centers, profile_from_means, row_ids
+from .sample import ClusterSpace, draw_sample, evaluate_sample
 
-NEAREST = 5  # rows to tell of each cluster
+N_NEAREST_ROWS = 5  # rows shown per cluster: enough to recognize it, few enough for 500 clusters on one page
 
 
 def gather(model: Any, X: Any, options: Options = Options(), origin: Origin = Origin(), warnings: Sequence[str] = ()) -> Facts:
-    """What there is to tell of a fitted model and its rows.
+    """Compute the facts of a report on a fitted model.
 
     Parameters
     ----------
     model : estimator
-        With `cluster_centers_`, or with `labels_` and perhaps an `embedding_`.
-    X : array, sparse matrix, table or rows of a file
-        The rows of the fit, in their order; or others, for which `predict` is asked if they are more or fewer. For as many
-        others, take `labels_` off first.
-    options : Options
-        Names of rows and columns, weights, the size of the sample, the shape of pictures.
-    origin : Origin
-        How to repeat the fit. Versions, seed and parameters are filled in where they are not told.
-    warnings : list of str
-        What was warned of while it went on.
+        Fitted model with `cluster_centers_`, or with `labels_` and optionally `embedding_`.
+    X : array, sparse matrix, table or file source of shape (n_samples, n_features)
+        Rows passed to fit, in the same order. If their number differs from that of `labels_`, they are labelled with
+        `predict`. To report on an equal number of other rows, delete `labels_` first.
+    options : Options, default=Options()
+        Names of rows and columns, weights, sample size and image shape.
+    origin : Origin, default=Origin()
+        Provenance of the fit. Versions, seed and parameters are filled in if they are not given.
+    warnings : sequence of str, default=()
+        Warnings raised during the fit.
 
     Returns
     -------
     facts : Facts
+        Input of `write_fit`.
+
+    Notes
+    -----
+    Rows are read block by block: once for models whose centroids are in the columns of X, twice for all others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import KMeans
+    >>> from shoal.report import gather
+    >>> X = np.array([[0.0], [1.0], [10.0], [11.0]])
+    >>> facts = gather(KMeans(2, random_state=0).fit(X), X)
+    >>> facts.sizes.tolist(), facts.energy
+    ([2, 2], 1.0)
     """
     source = X if isinstance(X, Codes) else check_rows(None, X, reset=False)
     n, d = source.shape
-    _check(options, n, d)
+    _check_options(options, n, d)
     if hasattr(model, "_fitted_schema"):
         check_fitted_state(model)
     labels = getattr(model, "labels_", None)
     if labels is None or len(labels) != n:
         labels = model.predict(X)
-    labels = _checked_labels(labels, n, len(getattr(model, "cluster_centers_", ())) or n)
-    place = _place(model, X, source, labels, check_weights(options.weights, n))
-    with on_threads(place.rows, getattr(model, "n_threads", None)) as rows:
-        own = place.space == "rows"
-        drawn, k = draw_sample(rows, options), len(place.centers.C)
-        seen = look(rows, place.centers, labels, drawn, NEAREST, own)
-        shown = np.argsort(-seen.sizes, kind="stable")[: options.clusters]
-        pictured = np.unique(seen.near.ids[np.isin(seen.near.labels, shown)]) if options.image else np.empty(0, np.int64)
-        known = getattr(model, "affinity", "") != "precomputed"
-        profile = own_profile(model, seen, rows, place.centers.C, source, pictured) if own else None
-        if profile is None and known:
-            profile = means_profile(source, labels, k, pictured)
-        judged = judge(place, seen, labels[drawn], options.seed)
-        energies = np.array([rows.frame.energy_out_of(float(e)) for e in seen.energies])
-        told = Told(seen, energies, shown, pictured, profile, judged.silhouettes)
+    labels = _check_labels(labels, n, len(getattr(model, "cluster_centers_", ())) or n)
+    space = _cluster_space(model, X, source, labels, check_weights(options.weights, n))
+    with on_threads(space.rows, getattr(model, "n_threads", None)) as rows:
+        is_in_columns = space.name == "rows"  # the centroids are in the columns of X
+        sampled, k = draw_sample(rows, options), len(space.centers.C)
+        stats = summarize_clusters(rows, space.centers, labels, sampled, N_NEAREST_ROWS, is_in_columns)
+        shown = np.argsort(-stats.sizes, kind="stable")[: options.clusters]
+        nearest = stats.nearest
+        pictured = np.unique(nearest.ids[np.isin(nearest.labels, shown)]) if options.image else np.empty(0, np.int64)
+        profile: Profile | None = None
+        if stats.columns is not None:
+            profile = profile_from_centers(model, stats.columns, rows, space.centers.C, source, pictured)
+        elif getattr(model, "affinity", "") != "precomputed":  # columns of a similarity matrix describe nothing
+            profile = profile_from_means(source, labels, k, pictured)
+        evaluation = evaluate_sample(space, stats, labels[sampled], options.seed)
+        energies = np.array([rows.frame.energy_out_of(float(e)) for e in stats.energies])
+        details = ClusterDetails(stats, energies, shown, pictured, profile, evaluation.silhouettes)
         return Facts(
-            method=_name(model),
+            method=_display_name(model),
             n=n,
             d=d,
             k=k,
             energy=float(energies.sum()),
-            measure=_measure(rows.frame, place.space),
+            measure=_distance_measure(rows.frame, space.name),
             steps=int(getattr(model, "n_iter_", 0)),
             stopped=str(getattr(model, "stop_reason_", "")),
             summary=str(getattr(model, "summary_", "")),
-            origin=_origin(model, origin),
+            origin=_complete_origin(model, origin),
             curve=Curve.of(getattr(model, "history_", [])),
-            sizes=seen.sizes,
+            sizes=stats.sizes,
             energies=energies,
-            clusters=clusters(told, options, columns_of(model, X, options, d), ids_of(X, options)),
-            map=judged.map,
-            quality=judged.quality,
-            warnings=[*map(str, warnings), *_doubts(model, float(energies.sum()), n)],
+            clusters=describe_clusters(details, options, column_namer(model, X, options, d), row_ids(X, options)),
+            map=evaluation.map,
+            quality=evaluation.quality,
+            warnings=[*map(str, warnings), *_check_energy(model, float(energies.sum()), n)],
         )
 
 
-def _checked_labels(labels: Any, n: int, k: int) -> Array:
-    """Labels of n rows in at most k clusters, of any estimator."""
-    found = np.asarray(labels)
-    if found.shape != (n,) or found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= k:
+def _check_labels(labels: Any, n: int, k: int) -> Array:
+    """Return the labels as int32, or raise if they are not those of n rows in at most k clusters."""
+    array = np.asarray(labels)
+    if array.shape != (n,) or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= k:
         raise ValueError(f"labels_ must be {n} integers from 0 to {k - 1}, one for each row of X: fit the model again.")
-    return np.ascontiguousarray(found, np.int32)
+    return np.ascontiguousarray(array, np.int32)
 
 
-def _check(options: Options, n: int, d: int) -> None:
+def _check_options(options: Options, n: int, d: int) -> None:
+    """Raise if names or the image shape do not match n rows of d columns."""
     for name, values in (("ids", options.ids), ("texts", options.texts)):
         if values is not None and len(values) != n:
-            raise ValueError(f"{name} has {len(values)} entries for {n} rows: give one for each.")
+            raise ValueError(f"{name} has {len(values)} entries for {n} rows: pass one per row.")
     if options.columns is not None and len(options.columns) != d:
-        raise ValueError(f"columns has {len(options.columns)} names for {d} columns: give one for each.")
+        raise ValueError(f"columns has {len(options.columns)} names for {d} columns: pass one per column.")
     shape = options.image
     if shape is not None and (len(shape) not in (2, 3) or np.prod(shape) != d or (len(shape) == 3 and shape[2] not in (1, 3))):
         size = "x".join(map(str, shape))
-        raise ValueError(f"image={size} does not fit rows of {d} columns: give height x width, or height x width x 3.")
+        raise ValueError(f"image={size} does not fit rows of {d} columns: pass height x width, or height x width x 3.")
 
 
-def _place(model: Any, X: Any, source: Source, labels: Array, weights: Array | None) -> Place:
+def _cluster_space(model: Any, X: Any, source: Source, labels: Array, weights: Array | None) -> ClusterSpace:
+    """Return the rows and centroids in the space in which the model clustered them."""
     if isinstance(model, Standardized):
         scaled = model.scaled(X)
-        place = _place(model.estimator_, scaled, scaled, labels, weights)
-        return place._replace(space="standardized" if place.space == "rows" else place.space)
+        space = _cluster_space(model.estimator_, scaled, scaled, labels, weights)
+        return space._replace(name="standardized" if space.name == "rows" else space.name)
     if hasattr(model, "cluster_centers_"):
-        rows, centers = model._rows(X, weights)
-        same = not rows.frame.bits and rows.d == source.shape[1]
-        return Place(rows, centers, "rows" if same else "codes")
+        rows, centers = _rows_and_centers(model, X, weights)
+        is_in_columns = not rows.frame.bits and rows.d == source.shape[1]
+        return ClusterSpace(rows, centers, "rows" if is_in_columns else "codes")
     if hasattr(model, "kmeans_"):
         points = model._points(model.embedding_) if hasattr(model, "_points") else model.embedding_
         rows, centers = model.kmeans_._rows(points, weights)
-        return Place(rows, centers, "embedding")
+        return ClusterSpace(rows, centers, "embedding")
+    return _space_of_means(model, source, labels, weights)
+
+
+def _rows_and_centers(model: Any, X: Any, weights: Array | None) -> tuple[Rows, Centers]:
+    """Return the rows and centroids in the frame of the fit, and unit vectors in float64.
+
+    Angles between rows far from the origin are small, and unit vectors in float32 would round them. Other frames have a shift.
+    """
+    rows, centers = model._rows(X, weights)
+    if rows.frame.unit:
+        rows = rows.with_dtype(np.dtype(np.float64))
+        C: Any = rows.convert(np.asarray(model.cluster_centers_)).X  # dense, as the centroids are
+        centers = rows.prepare(C)
+    return rows, centers
+
+
+def _space_of_means(model: Any, source: Source, labels: Array, weights: Array | None) -> ClusterSpace:
+    """Return the space of an estimator without centroids, with cluster means in their place."""
     embedding = getattr(model, "embedding_", None)
     rows = Rows.of(source if embedding is None else check_rows(None, embedding, reset=False), weights)
     rows = rows.with_dtype(np.dtype(np.float64))
     k = int(labels.max()) + 1
     with on_threads(rows) as rows:
-        columns = Columns(np.zeros(rows.d), np.zeros(rows.d), np.zeros((k, rows.d)))
-        for share in rows.map_blocks(lambda block, names: column_sums(block.X, names, k), per_row=(labels,)):
-            columns.clusters[:] += share.clusters  # type: ignore[index]
-    C = columns.clusters / np.maximum(np.bincount(labels, minlength=k), 1)[:, None]
-    return Place(rows, rows.prepare(C), "rows" if embedding is None else "embedding")
+        sums = np.zeros((k, rows.d))
+        for share in rows.map_blocks(lambda block, labels: cluster_sums(block.X, labels, k), per_row=(labels,)):
+            sums += share
+    C = sums / np.maximum(np.bincount(labels, minlength=k), 1)[:, None]
+    return ClusterSpace(rows, rows.prepare(C), "rows" if embedding is None else "embedding")
 
 
-def _name(model: Any) -> str:
+def _display_name(model: Any) -> str:
+    """Return the class name of the estimator, followed by that of a wrapped one."""
     name = type(model).__name__
-    return f"{name} {_name(model.estimator)}" if isinstance(model, Standardized) else name
+    return f"{name} {_display_name(model.estimator)}" if isinstance(model, Standardized) else name
 
 
-def _measure(frame: Frame, space: str) -> str:
+def _distance_measure(frame: Frame, space: str) -> str:
+    """Return the name of the distance measure that the energy sums."""
     if frame.bits:
         return "differing bits"
-    kind = "1 - cosine" if frame.unit else "squared distances"
-    return kind + {"embedding": " in the embedding", "standardized": " of standardized rows"}.get(space, "")
+    measure = "1 - cosine" if frame.unit else "squared distances"
+    return measure + {"embedding": " in the embedding", "standardized": " of standardized rows"}.get(space, "")
 
 
-def _origin(model: Any, origin: Origin) -> Origin:
+def _complete_origin(model: Any, origin: Origin) -> Origin:
+    """Fill in the seed, the parameters that differ from their defaults, and the versions."""
     seed = getattr(model, "random_state", None)
-    usual = {name: repr(p.default) for name, p in inspect.signature(type(model)).parameters.items()}
-    chosen = {name: repr(value) for name, value in model.get_params(deep=False).items() if name not in ("callback", "verbose")}
-    parameters = origin.parameters or {name: value for name, value in chosen.items() if value != usual.get(name)}
+    defaults = {name: repr(p.default) for name, p in inspect.signature(type(model)).parameters.items()}
+    values = {name: repr(value) for name, value in model.get_params(deep=False).items() if name not in ("callback", "verbose")}
+    parameters = origin.parameters or {name: value for name, value in values.items() if value != defaults.get(name)}
     seed = int(seed) if origin.seed is None and isinstance(seed, int | np.integer) else origin.seed
     return origin._replace(seed=seed, parameters=parameters, versions=origin.versions or versions())
 
 
-def _doubts(model: Any, energy: float, n: int) -> list[str]:
-    """Is what was seen what was fitted?"""
+def _check_energy(model: Any, energy: float, n: int) -> list[str]:
+    """Return a warning if the energy differs from `inertia_`, beyond rounding: X or its weights are then not those of fit."""
     inertia = getattr(model, "inertia_", None)
     if inertia is None or not np.isfinite(inertia) or abs(energy - inertia) <= 1e-3 * max(abs(inertia), 1e-300) + 1e-9 * n:
         return []
     return [
-        f"The energy of these rows is {energy:.6g}, and that of the fit was {float(inertia):.6g}: they are not the rows of the "
-        "fit, or had other weights there."
+        f"The energy of these rows is {energy:.6g}, but the energy of the fit was {float(inertia):.6g}: these are not the rows "
+        "of the fit, or their weights differ."
     ]

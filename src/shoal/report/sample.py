@@ -1,4 +1,4 @@
-"""A sample of the rows: how far apart the clusters are, and a map of them."""
+"""Quality measures and a two-dimensional map, computed on a sample of the rows."""
 
 from __future__ import annotations
 
@@ -13,59 +13,59 @@ from ..data.rows import Rows
 from ..data.types import Array, is_sparse
 from ..fit.centroid_model import near_block
 from ..fit.random_streams import generator
-from ..metrics import overlap, silhouettes
+from ..metrics import davies_bouldin_index, row_silhouettes
+from .cluster_statistics import ClusterStatistics, stack_rows
 from .facts import Map, Options, Quality
-from .look import Look, stacked
 
-SAMPLE = 1 << 48  # the stream that the sample is drawn from
-SAMPLE_NUMBERS = 1 << 25  # of dense rows, at most; but no fewer rows than this:
-SAMPLE_LEAST = 200
-WORK = 1 << 37  # multiplications that a measure may take
+SAMPLE_STREAM = 1 << 48  # number of the random stream that the sample is drawn from
+MAX_DENSE_SAMPLE_VALUES = 1 << 25  # values in a sample of dense rows (256 MB of float64)
+MIN_SAMPLE_ROWS = 200  # rows drawn even if they exceed the limit above: fewer make no map
+MAX_MULTIPLICATIONS = 1 << 37  # per quality measure; measures that need more are left out, so that a report stays quick
 
 
-class Place(NamedTuple):
-    """Where the clusters were found: not always in the columns of X."""
+class ClusterSpace(NamedTuple):
+    """Rows and centroids in the space in which they were clustered, which may differ from the columns of X."""
 
     rows: Rows
     centers: Centers
-    space: str  # "rows", "standardized", "codes" or "embedding"
+    name: str  # "rows", "standardized", "codes" or "embedding"
 
 
 def draw_sample(rows: Rows, options: Options) -> Array:
-    """Which rows, in order."""
-    most = options.sample
+    """Return the sorted numbers of the sampled rows."""
+    n_sampled = options.sample
     if not rows.is_sparse:
-        most = min(most, max(SAMPLE_LEAST, SAMPLE_NUMBERS // rows.d))
-    if most >= len(rows):
+        n_sampled = min(n_sampled, max(MIN_SAMPLE_ROWS, MAX_DENSE_SAMPLE_VALUES // rows.d))
+    if n_sampled >= len(rows):
         return np.arange(len(rows))
-    return np.sort(generator(options.seed, SAMPLE).choice(len(rows), most, replace=False, shuffle=False))
+    return np.sort(generator(options.seed, SAMPLE_STREAM).choice(len(rows), n_sampled, replace=False, shuffle=False))
 
 
-class Judged(NamedTuple):
-    """What the sample has to say."""
+class SampleEvaluation(NamedTuple):
+    """Quality measures and the map of a sample."""
 
     quality: Quality
-    silhouettes: Array  # (k): in the mean of each cluster's rows in the sample
+    silhouettes: Array  # (k): mean over the sampled rows of each cluster; NaN if there are none
     map: Map
 
 
-def judge(place: Place, seen: Look, labels: Array, seed: int) -> Judged:
-    """From what a look has brought along, and the labels of the sample."""
-    frame, k = place.rows.frame, len(place.centers.C)
-    block, centers = _block(place.rows, place.centers, seen)
-    scores = _silhouettes(block, labels, centers, frame, seen.sizes)
+def evaluate_sample(space: ClusterSpace, stats: ClusterStatistics, labels: Array, seed: int) -> SampleEvaluation:
+    """Compute quality measures and the map from the sampled rows in `stats` and their labels."""
+    frame, k = space.rows.frame, len(space.centers.C)
+    block, centers = _sample_block(space.rows, space.centers, stats)
+    scores = _silhouettes(block, labels, centers, frame, stats.sizes)
     mean = None if scores is None else float(scores.mean())
-    quality = Quality(len(labels), mean, _davies_bouldin(place.centers.C, seen, frame))
-    of_each = np.full(k, np.nan)
+    quality = Quality(len(labels), mean, _davies_bouldin(space.centers.C, stats, frame))
+    cluster_means = np.full(k, np.nan)
     if scores is not None:
         counts = np.bincount(labels, minlength=k)
-        np.divide(np.bincount(labels, scores, k), counts, out=of_each, where=counts > 0)
-    return Judged(quality, of_each, _map(block, labels, place, seed))
+        np.divide(np.bincount(labels, scores, k), counts, out=cluster_means, where=counts > 0)
+    return SampleEvaluation(quality, cluster_means, _project(block, labels, space, seed))
 
 
-def _block(rows: Rows, centers: Centers, seen: Look) -> tuple[Block, Centers]:
-    """The sample in the frame; bits as numbers, of which products can be had."""
-    raw = stacked(seen.sample)
+def _sample_block(rows: Rows, centers: Centers, stats: ClusterStatistics) -> tuple[Block, Centers]:
+    """Return the sample and the centroids as blocks, with bits unpacked to floats for matrix products."""
+    raw = stack_rows(stats.sample)
     if rows.frame.bits:
         X = unpacked(raw, rows.d).astype(np.float32)
         return DenseBlock(X), DenseBlock.prepare((centers.C > 0.5).astype(np.float32))
@@ -73,35 +73,39 @@ def _block(rows: Rows, centers: Centers, seen: Look) -> tuple[Block, Centers]:
 
 
 def _silhouettes(block: Block, labels: Array, centers: Centers, frame: Frame, sizes: Array) -> Array | None:
-    """Of the rows of the sample."""
+    """Return the simplified silhouette of each sampled row; None if k < 2 or it is too expensive."""
     k, X = len(centers.C), block.X
-    if k < 2 or (X.nnz if is_sparse(X) else X.size) * k > WORK:  # type: ignore[union-attr]
+    if k < 2 or (X.nnz if is_sparse(X) else X.size) * k > MAX_MULTIPLICATIONS:  # type: ignore[union-attr]
         return None
-    return np.where(sizes[labels] > 1, silhouettes(block, labels, centers, frame), 0.0)
+    return np.where(sizes[labels] > 1, row_silhouettes(block, labels, centers, frame), 0.0)
 
 
-def _davies_bouldin(C: Array, seen: Look, frame: Frame) -> float | None:
-    filled = np.flatnonzero(seen.sizes)
-    if len(filled) < 2 or len(filled) * C.size > WORK:
+def _davies_bouldin(C: Array, stats: ClusterStatistics, frame: Frame) -> float | None:
+    """Return the Davies-Bouldin index of the non-empty clusters; None if fewer than two or too expensive."""
+    occupied = np.flatnonzero(stats.sizes)
+    if len(occupied) < 2 or len(occupied) * C.size > MAX_MULTIPLICATIONS:
         return None
-    return overlap(C[filled].astype(np.float32 if frame.bits else C.dtype), seen.distances[filled] / seen.sizes[filled], frame)
+    mean_distances = stats.distance_sums[occupied] / stats.sizes[occupied]
+    return davies_bouldin_index(C[occupied].astype(np.float32 if frame.bits else C.dtype), mean_distances, frame)
 
 
-def _map(block: Block, labels: Array, place: Place, seed: int) -> Map:
-    """Principal components of the sample."""
+def _project(block: Block, labels: Array, space: ClusterSpace, seed: int) -> Map:
+    """Project the sample onto its first two principal components."""
     from sklearn.decomposition import PCA
 
     X: Any = block.X
-    count = min(2, *X.shape)
-    if is_sparse(X) and count >= min(X.shape):
-        X = X.toarray()
-    flat = Map(np.zeros((X.shape[0], 2)), labels, np.zeros(2), place.space)
-    if X.shape[0] > 1 and _varies(X):
-        pca = PCA(count, random_state=seed).fit(X)
-        flat.points[:, :count], flat.shares[:count] = pca.transform(X), pca.explained_variance_ratio_
-    return flat
+    n_components = min(2, *X.shape)
+    if is_sparse(X) and n_components >= min(X.shape):
+        X = X.toarray()  # the sparse solver of PCA needs n_components < min(X.shape)
+    projection = Map(np.zeros((X.shape[0], 2)), labels, np.zeros(2), space.name)
+    if X.shape[0] > 1 and _has_variance(X):
+        pca = PCA(n_components, random_state=seed).fit(X)
+        projection.points[:, :n_components] = pca.transform(X)
+        projection.shares[:n_components] = pca.explained_variance_ratio_
+    return projection
 
 
-def _varies(X: Any) -> bool:
+def _has_variance(X: Any) -> bool:
+    """Return whether any row differs from the first."""
     first = X[[0]]
     return bool(abs(X - (first if not is_sparse(X) else first[np.zeros(X.shape[0], int)])).max() > 0)

@@ -1,4 +1,7 @@
-"""Numbers and findings as people read them, and text that can do no harm."""
+"""Formatting of numbers and text, and the sentences that summarize results.
+
+All text from the user passes through `clean` before it is printed or rendered.
+"""
 
 from __future__ import annotations
 
@@ -9,66 +12,73 @@ import numpy as np
 
 from .facts import Facts, Point, Trial
 
-JOINERS = "\u200c\u200d"  # which some scripts and pictures are written with
-STOPPED = {
+JOINERS = "\u200c\u200d"  # not printable, but part of some scripts and emoji
+STOP_PHRASES = {  # stop reason -> how a sentence about the fit continues
     "converged": "converged",
-    "max_iter": "stopped at the most steps allowed, not converged",
-    "time_budget": "stopped when time was up, not converged",
-    "quality": "stopped when it was good enough",
+    "max_iter": "reached the maximum number of iterations before convergence",
+    "time_budget": "reached its time limit before convergence",
+    "quality": "reached the requested quality",
     "callback": "was stopped by a callback",
 }
-SAME = 0.01  # percent; what differs by less is told as the same
-ENDS = {"quality": "good enough", "max_iter": "most steps", "time_budget": "out of time"}  # the same in short
+MAX_EQUAL_PERCENT = 0.01  # energies that differ by less are reported as the same
+ENDS = {"quality": "quality reached", "max_iter": "iteration limit", "time_budget": "time limit"}  # stop reasons in tables
 
 
-def clean(text: object, most: int = 2000) -> str:
-    """One line, of so many characters at most, in which nothing steers a terminal, a parser or the direction of writing."""
-    line = " ".join(str(text)[: 4 * most].split())
-    line = line if len(line) <= most else line[: most - 1] + "…"
+def clean(text: object, max_length: int = 2000) -> str:
+    """Return text as one line of limited length, with control and bidirectional formatting characters escaped."""
+    line = " ".join(str(text)[: 4 * max_length].split())
+    line = line if len(line) <= max_length else line[: max_length - 1] + "…"
     return "".join(c if c.isprintable() or c in JOINERS else f"\\x{ord(c):02x}" for c in line)
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """With so many digits; as a word where it is none."""
+    """Format a number with this many significant digits; infinities and missing values as symbols."""
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    size = abs(value)
+    magnitude = abs(value)
     for unit, name in ((1e9, "G"), (1e6, "M")):
-        if unit <= size < 1e12:
+        if unit <= magnitude < 1e12:
             return f"{value / unit:.{digits}g}{name}".replace("-", "−")
-    if 1000 <= size < 1e6:
-        places = 0 if value == int(value) else max(0, digits - len(str(int(size))))
+    if 1000 <= magnitude < 1e6:
+        places = 0 if value == int(value) else max(0, digits - len(str(int(magnitude))))
         return f"{value:,.{places}f}".replace("-", "−")
     return _typeset(f"{value:.{digits}g}")
 
 
+def fixed(value: float | None, places: int = 2) -> str:
+    """Format a score with this many decimals, so that scores line up in a table; missing and infinite ones as symbols."""
+    return number(value) if value is None or not math.isfinite(value) else f"{value:.{places}f}".replace("-", "−")
+
+
 def _typeset(text: str) -> str:
+    """Replace hyphens by minus signs and shorten exponents."""
     return text.replace("-", "−").replace("e+0", "e").replace("e+", "e").replace("e−0", "e−")
 
 
 def short(value: float) -> str:
-    """For an axis of powers."""
+    """Format a tick label of a logarithmic axis."""
     if 1e3 <= abs(value) < 1e6:
         return f"{value / 1e3:.4g}k".replace("-", "−")
     return number(value)
 
 
 def ticks(values: Sequence[float], step: float) -> list[str]:
-    """For an axis of equal steps: all in one unit, with the digits that tell each from the next."""
-    most = max(map(abs, values))
-    if not 1e-3 <= most < 1e12:
-        digits = math.floor(math.log10(most or step)) - math.floor(math.log10(step) + 1e-9)
+    """Format the tick labels of a linear axis, in a common unit and with enough digits to tell neighbours apart."""
+    largest = max(map(abs, values))
+    if not 1e-3 <= largest < 1e12:
+        digits = math.floor(math.log10(largest or step)) - math.floor(math.log10(step) + 1e-9)
         return [_typeset(f"{value:.{max(digits, 0)}e}") if value else "0" for value in values]
     units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
-    fits = ((unit, name) for unit, name in units if most >= max(unit, 1e4) and step >= 0.01 * unit)
+    fits = ((unit, name) for unit, name in units if largest >= max(unit, 1e4) and step >= 0.01 * unit)
     unit, name = next(fits, (1.0, ""))
     places = max(0, -math.floor(math.log10(step / unit) + 1e-9))
     return [_typeset(f"{value / unit:,.{places}f}{name}") if value else "0" for value in values]
 
 
 def seconds(value: float | None) -> str:
+    """Format a duration, given in seconds."""
     if value is None or not math.isfinite(value):
         return "–"
     if value < 1:
@@ -78,85 +88,98 @@ def seconds(value: float | None) -> str:
     return f"{value / 60:.1f} min" if value < 7200 else f"{value / 3600:.1f} h"
 
 
-def many(count: int, what: str) -> str:
-    return f"{count:,} {what}" + ("" if count == 1 else "s")
+def count_noun(count: int, noun: str) -> str:
+    """Format a count with its noun, in the plural unless the count is 1."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def apartness(silhouette: float) -> str:
-    """What a silhouette means, roughly."""
-    steps = ((0.7, "well apart"), (0.5, "mostly apart"), (0.25, "overlapping in part"), (0.1, "hardly apart"))
-    return next(
-        (words for least, words in steps if silhouette >= least), "not apart: rows lie about as near to the next centre"
+def separation(silhouette: float) -> str:
+    """Describe how well clusters with this silhouette are separated."""
+    levels = (
+        (0.7, "well separated"),
+        (0.5, "mostly separated"),
+        (0.25, "partly overlapping"),
+        (0.1, "strongly overlapping"),
     )
+    return next((words for minimum, words in levels if silhouette >= minimum), "not separated")
 
 
 def verdict(facts: Facts) -> str:
-    """The clustering in a sentence."""
-    filled = facts.sizes[facts.sizes > 0]
-    words = f"{many(len(filled), 'cluster')} of {many(facts.n, 'row')} and {many(facts.d, 'column')}"
-    words += f", from {many(int(filled.min()), 'row')} to {int(filled.max()):,} each"
+    """Return a one-sentence summary of a clustering."""
+    sizes = facts.sizes[facts.sizes > 0]
+    words = f"{count_noun(len(sizes), 'cluster')} in {count_noun(facts.n, 'row')} of {count_noun(facts.d, 'column')}"
+    if len(sizes) > 1:
+        words += f", with {int(sizes.min()):,} to {count_noun(int(sizes.max()), 'row')} per cluster"
     if facts.stopped:
-        words += f"; {facts.method} {STOPPED.get(facts.stopped, facts.stopped)}"
-        words += f" after {many(facts.steps, 'step')}" if facts.steps else ""
-        took = [*facts.curve.seconds[-1:], facts.origin.seconds or 0.0]  # the former is longer where a fit was gone on with
-        words += f" and {seconds(max(took))}" if max(took) else ""
+        words += f"; {facts.method} {STOP_PHRASES.get(facts.stopped, facts.stopped)}"
+        words += f" after {count_noun(facts.steps, 'iteration')}" if facts.steps else ""
+        elapsed = max([*facts.curve.seconds[-1:], facts.origin.seconds or 0.0])  # a resumed fit has the longer curve
+        words += f" and {seconds(elapsed)}" if elapsed else ""
     if facts.quality.silhouette is not None:
-        words += f"; the clusters are {apartness(facts.quality.silhouette)} (silhouette {facts.quality.silhouette:.2f})"
+        words += f"; the clusters are {separation(facts.quality.silhouette)} (silhouette {facts.quality.silhouette:.2f})"
     return words + "."
 
 
 def notes(facts: Facts) -> list[str]:
-    """What a reader should be warned of, the given warnings first."""
-    found = list(facts.warnings)
+    """Return the warnings of a report: those of the fit, then those that the results call for."""
+    warnings = list(facts.warnings)
     empty, single = int((facts.sizes == 0).sum()), int((facts.sizes == 1).sum())
     if facts.stopped in ("max_iter", "time_budget"):
-        found.append(f"The fit {STOPPED[facts.stopped]}: more steps or time may lower the energy.")
+        warnings.append(f"The fit {STOP_PHRASES[facts.stopped]}. More iterations or time may lower the energy.")
     if empty:
-        found.append(f"{many(empty, 'cluster')} of {facts.k:,} without rows: fewer clusters would do.")
+        warnings.append(
+            f"{empty:,} of {count_noun(facts.k, 'cluster')} {'is' if empty == 1 else 'are'} empty. Consider fewer clusters."
+        )
     if single:
-        found.append(f"{many(single, 'cluster')} of a single row: these may be outliers.")
+        warnings.append(f"{count_noun(single, 'cluster')} with a single row: possible outliers.")
     if facts.k > 1 and facts.sizes.max() > 0.9 * facts.n:
         share = f"{100 * facts.sizes.max() / facts.n:.0f}%"
-        found.append(f"One cluster holds {share} of the rows: is one column much larger than the others, or are a few rows?")
+        warnings.append(
+            f"One cluster holds {share} of the rows. Check for outliers and for columns on a much larger scale than the others."
+        )
     if facts.quality.silhouette is not None and facts.quality.silhouette < 0.1:
-        found.append("Rows lie about as near to the next centre as to their own: take clusters as a summary, not as groups.")
+        warnings.append(
+            "Most rows are about as close to the next centroid as to their own. Treat the clusters as a summary, not as groups."
+        )
     if facts.map.shares.any() and facts.map.shares.sum() < 0.3:
         share = f"{100 * facts.map.shares.sum():.0f}%"
-        found.append(f"The map shows {share} of the spread: clusters that overlap there may lie apart in other directions.")
-    return list(dict.fromkeys(found))
+        warnings.append(
+            f"The map shows {share} of the variance. Clusters that overlap on it may be separated in other directions."
+        )
+    return list(dict.fromkeys(warnings))
 
 
-def above(energy: float, least: float) -> float:
-    """In percent."""
-    if not least:
-        return 0.0 if energy == least else energy * math.inf
-    return 100 * (energy / least - 1)
+def above(energy: float, lowest: float) -> float:
+    """Return the excess of an energy over the lowest one, in percent."""
+    if not lowest:
+        return 0.0 if energy == lowest else energy * math.inf
+    return 100 * (energy / lowest - 1)
 
 
 def percent(value: float) -> str:
+    """Format a signed percentage."""
     return f"{value:+,.2f}%" if math.isfinite(value) else number(value)
 
 
-def winner(trials: list[Trial]) -> str:
-    """Several methods in a sentence or two."""
-    good = [trial for trial in trials if math.isfinite(trial.energy)]
-    if not good:
-        return "No method has ended."
-    best = min(good, key=lambda trial: trial.energy)
-    near = [trial for trial in good if trial.energy <= 1.01 * best.energy]
-    fast = min(near, key=lambda trial: trial.seconds)
-    words = f"{clean(best.name, 80)} reached the least energy, {number(best.energy)}, in {seconds(best.seconds)}"
-    if fast is not best and fast.seconds > 0:
-        more = above(fast.energy, best.energy)
-        near_it = f"came within {more:.2g}% of it" if more >= SAME else "reached the same energy"
-        words += (
-            f"; {clean(fast.name, 80)} {near_it} in {seconds(fast.seconds)}, {best.seconds / fast.seconds:.3g} times as fast"
-        )
+def summarize_comparison(trials: list[Trial]) -> str:
+    """Name the method with the lowest energy, and the fastest one within 1% of it."""
+    finished = [trial for trial in trials if math.isfinite(trial.energy)]
+    if not finished:
+        return "No method produced a result."
+    best = min(finished, key=lambda trial: trial.energy)
+    close = [trial for trial in finished if trial.energy <= 1.01 * best.energy]
+    fastest = min(close, key=lambda trial: trial.seconds)
+    words = f"{clean(best.name, 80)} reached the lowest energy, {number(best.energy)}, in {seconds(best.seconds)}"
+    if fastest is not best and fastest.seconds > 0:
+        excess = above(fastest.energy, best.energy)
+        reached = f"came within {excess:.2g}% of it" if excess >= MAX_EQUAL_PERCENT else "reached the same energy"
+        speedup = f"{best.seconds / fastest.seconds:.3g} times as fast"
+        words += f"; {clean(fastest.name, 80)} {reached} in {seconds(fastest.seconds)}, {speedup}"
     return words + "."
 
 
 def between(points: Sequence[Point], knee: int | None) -> tuple[int, int] | None:
-    """The numbers tried next to the knee, if it may be one that was not."""
+    """Return the neighbours of the knee among the tested k; None if there is no knee or no untested k between them."""
     if knee is None:
         return None
     low = max((point.k for point in points if point.k < knee), default=knee)
@@ -165,29 +188,28 @@ def between(points: Sequence[Point], knee: int | None) -> tuple[int, int] | None
 
 
 def place(points: Sequence[Point], knee: int | None) -> str:
-    """Where the knee is, as far as that is known."""
+    """Describe the position of the knee and its uncertainty."""
     gap = between(points, knee)
     words = "no clear knee" if knee is None else f"knee at k = {knee:,}"
     return words + ("" if gap is None else f", or else between {gap[0]:,} and {gap[1]:,}, where not every k was tried")
 
 
 def unfinished(points: Sequence[Point]) -> str:
-    """What to tell of fits whose energy may be too high for a knee; empty if all are done."""
-    late = sum(point.stopped == "time_budget" for point in points)
-    return f"This rests on unfinished fits: time was up in {late:,} of {len(points):,}." if late else ""
+    """Return a warning that some energies are too high because fits reached their time limit; empty if none did."""
+    count = sum(point.stopped == "time_budget" for point in points)
+    return f"{count:,} of {len(points):,} fits reached their time limit, so the knee may be wrong." if count else ""
 
 
-def advice(points: list[Point], knee: int | None) -> str:
-    """A sweep in a sentence or two."""
+def summarize_sweep(points: list[Point], knee: int | None) -> str:
+    """Return a summary of a sweep: the knee and the k with the highest silhouette."""
     if not points:
-        return "No number of clusters was tried."
-    words = f"The energy has a {place(points, knee)}: up to there it falls steeply, after it does not."
+        return "No number of clusters was tested."
+    words = f"The energy has a {place(points, knee)}: it falls steeply before the knee and slowly after it."
     if knee is None:
-        words = f"There is {place(points, knee)}: the energy falls about as steeply all the way, so it does not tell how many "
-        words += "clusters there are."
+        words = f"There is {place(points, knee)}: the energy falls at a steady rate and does not suggest a number of clusters."
     words += f" {unfinished(points)}".rstrip()
-    known = [point for point in points if point.silhouette is not None and np.isfinite(point.silhouette)]
-    if known:
-        best = max(known, key=lambda point: point.silhouette or 0.0)
+    scored = [point for point in points if point.silhouette is not None and np.isfinite(point.silhouette)]
+    if scored:
+        best = max(scored, key=lambda point: point.silhouette or 0.0)
         words += f" The silhouette is highest at k = {best.k} ({best.silhouette:.2f})."
     return words

@@ -313,7 +313,7 @@ class BaseSpectralClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         `like`: an example of a state, by which one from a checkpoint is judged.
         """
 
-        def tell(record: dict[str, Any]) -> bool:
+        def tell(record: dict[str, Any], _: Any) -> bool:
             if record["step"] == 1:
                 record.update({key: record[key] + more for key, more in sibling.items()})
             return report_step(self, record)

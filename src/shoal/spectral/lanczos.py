@@ -8,6 +8,7 @@ looked at, each time from a new start, until it has no eigenvalue above theirs.
 from __future__ import annotations
 
 from contextlib import suppress
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,10 @@ from .laplacian import Laplacian
 SMALL, MEDIUM = 200, 4000  # rows up to which no ARPACK is needed, and up to which one can do without
 DIGITS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-8}  # asked of ARPACK
 RESTARTS = {True: 20, False: 100}  # of ARPACK, with and without another way; if these won't do, ten times as many seldom do
+
+# SciPy 1.17 draws the vectors with which ARPACK continues after an invariant subspace from `rng`, by default without a seed.
+# Earlier versions have no such argument; their ARPACK has a generator of its own with a fixed seed.
+TAKES_RNG = "rng" in signature(eigsh).parameters
 
 
 def leading(L: Laplacian, k: int, seed: int) -> tuple[Array, Array, int]:
@@ -62,7 +67,8 @@ class Rest:
 
     def find(self, k: int, rng: np.random.Generator, limits: dict[str, Any]) -> float:
         """k more; the largest of their values."""
-        found, vectors = eigsh(self.operator, k, which="LA", v0=rng.standard_normal(self.L.n), **limits)
+        seeded = {**limits, "rng": rng} if TAKES_RNG else limits
+        found, vectors = eigsh(self.operator, k, which="LA", v0=rng.standard_normal(self.L.n), **seeded)
         values = np.r_[self.values, found]
         order = np.argsort(-values, kind="stable")
         self.vectors, self.values = np.column_stack([self.vectors, vectors])[:, order], values[order]

@@ -1,4 +1,12 @@
-"""TODO"""
+"""AFK-MC2: approximate k-means++ sampling by Markov chains, without a pass over the rows for each centroid.
+
+References
+----------
+O. Bachem, M. Lucic, S. H. Hassani, A. Krause (2016), Fast and provably good seedings for k-means, Advances in Neural
+Information Processing Systems 29 (NIPS).
+
+Differs from the paper: a sample is used if there are many rows (see `sample`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""TODO"""
+"""k-means|| (scalable k-means++): draw many candidates in each of a few passes, then choose k of them by k-means++.
+
+References
+----------
+B. Bahmani, B. Moseley, A. Vattani, R. Kumar, S. Vassilvitskii (2012), Scalable k-means++, Proceedings of the VLDB Endowment
+5(7), doi:10.14778/2180912.2180915.
+
+Differs from the paper: passes end early once one lowers the energy by less than 5%. Each pass draws 2 k rows with replacement,
+where the paper includes each row independently with an expected total of 2 k.
+"""
 
 from __future__ import annotations
 

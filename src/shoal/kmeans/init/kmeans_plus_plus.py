@@ -1,4 +1,16 @@
-"""TODO"""
+"""k-means++: draw initial centroids one after the other, with probability proportional to the squared distance.
+
+References
+----------
+D. Arthur, S. Vassilvitskii (2007), k-means++: the advantages of careful seeding, Proc. ACM-SIAM Symposium on Discrete
+Algorithms (SODA).
+P. S. Bradley, U. M. Fayyad (1998), Refining initial points for k-means clustering, Proc. International Conference on Machine
+Learning (ICML).
+
+Differs from the paper: of 2 + log k candidates per centroid, the one that lowers the energy most is chosen (greedy k-means++,
+as in scikit-learn). A sample is used if there are many rows (see `sample`). Up to 256 centroids are then improved by local
+search (see `local_search`). `settled` also runs steps of Lloyd's algorithm on the sample, as Bradley and Fayyad do.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""TODO"""
+"""Random initial centroids: k distinct rows, drawn with probability proportional to their weights.
+
+References
+----------
+E. W. Forgy (1965), Cluster analysis of multivariate data: efficiency versus interpretability of classifications, Biometrics
+21(3), pp. 768-769.
+
+Differs from the paper: rows of equal values are drawn at most once, as long as there are other rows. A sample is used if there
+are many rows (see `sample`).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 "use strict";
-// Sorting, search, and the map that shows the cluster under the pointer. Without this script the page says the same.
+// Table sorting, search, and highlighting of the hovered cluster on the map. All content is visible without this script.
 for (const table of document.querySelectorAll("table.sortable")) {
   table.classList.add("live");
   const body = table.tBodies[0];
@@ -14,7 +14,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
   const sort = (column, kind, sign) => {
     const order = (a, b) => {
       const x = value(a, column, kind), y = value(b, column, kind);
-      if (x !== x || y !== y) return (x !== x) - (y !== y); // what is not known comes last
+      if (x !== x || y !== y) return (x !== x) - (y !== y); // NaN comes last
       return x < y ? -sign : x > y ? sign : 0;
     };
     body.append(...rows.slice().sort(order));
@@ -36,13 +36,13 @@ for (const table of document.querySelectorAll("table.sortable")) {
   const search = table.parentElement.querySelector(".search");
   if (search) {
     search.hidden = false;
-    const input = search.querySelector("input"), told = search.querySelector("output");
+    const input = search.querySelector("input"), counter = search.querySelector("output");
     const texts = rows.map((row) => row.textContent.toLowerCase());
     const ids = rows.map((row) => Array.from(row.querySelectorAll(".id"), (id) => id.textContent.trim()));
     const matches = (row, i, wanted) => {
       const number = /^(cluster\s+)?(\d+)$/.exec(wanted);
       if (!number || !row.dataset.cluster) return texts[i].includes(wanted);
-      return row.dataset.cluster === number[2] || (!number[1] && ids[i].includes(number[2])); // whole: 7 is not in 17
+      return row.dataset.cluster === number[2] || (!number[1] && ids[i].includes(number[2])); // numbers match as a whole: 7 does not match 17
     };
     input.addEventListener("input", () => {
       const wanted = input.value.trim().toLowerCase();
@@ -51,7 +51,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
         row.hidden = !matches(row, i, wanted);
         found += !row.hidden;
       });
-      told.textContent = wanted ? `${found} of ${rows.length}` : "";
+      counter.textContent = wanted ? `${found} of ${rows.length}` : "";
     });
   }
 }

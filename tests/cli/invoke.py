@@ -1,4 +1,4 @@
-"""How tests run a command: in this process, as users call it."""
+"""Run a command in this process, as users call it."""
 
 import json
 
@@ -8,14 +8,14 @@ from shoal.cli import main
 
 
 def run(capsys, *arguments):
-    """Exit code, stdout and stderr of a command."""
+    """Return the exit code, stdout and stderr of a command."""
     with pytest.raises(SystemExit) as end:
         main.main(list(map(str, arguments)))
     return end.value.code, *capsys.readouterr()
 
 
 def result(capsys, *arguments):
-    """What a command that goes well prints with --json, which is one document and nothing else."""
+    """Return the JSON document that a successful command prints with --json."""
     code, out, err = run(capsys, *arguments, "--json")
     assert code == 0, err
     assert out.count("\n") == 1
@@ -23,7 +23,7 @@ def result(capsys, *arguments):
 
 
 def refused(capsys, code, *arguments):
-    """The one line of a command that does not."""
+    """Return the only error line of a command that fails with this exit code."""
     found, out, err = run(capsys, *arguments)
     assert (found, out) == (code, ""), err
     lines = [line for line in err.splitlines() if line.startswith("shoal: ")]

@@ -1,4 +1,4 @@
-"""`run.json` from a stranger: nothing is connected to, nothing is opened but what was typed, and every field is checked."""
+"""Run records written by others: no connection is made, stored paths are not opened, and every field is validated."""
 
 import json
 import os
@@ -10,8 +10,8 @@ import pytest
 
 from shoal.cli import engine, errors, signing
 from shoal.cli import run as run_module
-from shoal.cli.notes import RESULT, RUN, SETTINGS
-from tests.cli.calling import refused, result, run
+from shoal.cli.run_record import RECORD_CHECKS, RESULT_CHECKS, SETTINGS_CHECKS
+from tests.cli.invoke import refused, result, run
 
 FIT = ("fit", "rows.npy", "-k", 3, "--quiet", "--threads", 1, "--no-report", "--method", "lloyd", "-o", "out")
 RESUME = ("resume", "out", "--quiet")
@@ -19,7 +19,7 @@ RESUME = ("resume", "out", "--quiet")
 
 @pytest.fixture(autouse=True)
 def rows(tmp_path, monkeypatch):
-    """Three groups in `rows.npy`, and centres in `start.npy`, where we stand."""
+    """Three groups in `rows.npy` and centroids in `start.npy`, in the working directory."""
     monkeypatch.chdir(tmp_path)
     X = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
     X[:, 0] += 50 * (np.arange(300) % 3)
@@ -27,84 +27,88 @@ def rows(tmp_path, monkeypatch):
     np.save("start.npy", X[:3])
 
 
-def stop_before_the_fit(capsys, monkeypatch, *options):
-    """A run of this user that has everything before it."""
+def stop_before_fit(capsys, monkeypatch, *options):
+    """Start a run that stops before its first step. Return its record."""
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "_fit", lambda *_: (_ for _ in ()).throw(errors.Gone("the workers are gone")))
+        patch.setattr(
+            run_module, "_fit_model", lambda *_: (_ for _ in ()).throw(errors.WorkersLostError("the workers are gone"))
+        )
         refused(capsys, errors.NO_ROOM, *FIT, *options)
     return json.loads(Path("out/run.json").read_text())
 
 
-def write(notes):
-    Path("out/run.json").write_text(json.dumps(notes))
+def write(record):
+    Path("out/run.json").write_text(json.dumps(record))
 
 
-class TestClusters:
-    def test_no_address_is_written_or_read(self, capsys, monkeypatch):
-        """Dask unpickles what a scheduler answers: whoever names the address can run code."""
+class TestDaskCluster:
+    def test_address_is_never_stored_or_used(self, capsys, monkeypatch):
+        """Dask unpickles the replies of a scheduler, so an address from an untrusted file could run code."""
         connected = []
-        monkeypatch.setattr(engine, "working", lambda settings: connected.append(settings) or pytest.fail("connected"))
-        notes = stop_before_the_fit(capsys, monkeypatch)
-        assert not {"scheduler", "workers"} & set(notes["settings"])
+        monkeypatch.setattr(engine, "running_engine", lambda settings: connected.append(settings) or pytest.fail("connected"))
+        record = stop_before_fit(capsys, monkeypatch)
+        assert not {"scheduler", "workers"} & set(record["settings"])
         hostile = {"engine": "dask", "scheduler": "tcp://127.0.0.1:1", "workers": 10**9}
-        write({**notes, "settings": {**notes["settings"], **hostile}})
+        write({**record, "settings": {**record["settings"], **hostile}})
         message = refused(capsys, errors.USAGE, *RESUME, "--data", "rows.npy")
         assert "--engine dask with --scheduler ADDRESS" in message
         assert "127.0.0.1" not in message
         assert not connected
 
-    def test_threads_go_on_with_what_a_cluster_began(self, capsys, monkeypatch):
-        notes = stop_before_the_fit(capsys, monkeypatch)
-        write({**notes, "settings": {**notes["settings"], "engine": "dask", "scheduler": "tcp://127.0.0.1:1"}})
+    def test_resume_on_threads(self, capsys, monkeypatch):
+        record = stop_before_fit(capsys, monkeypatch)
+        write({**record, "settings": {**record["settings"], "engine": "dask", "scheduler": "tcp://127.0.0.1:1"}})
         assert result(capsys, *RESUME, "--data", "rows.npy", "--engine", "threads")["rows"] == 300
 
-    def test_a_cluster_has_to_be_named_whole(self, capsys, monkeypatch):
-        stop_before_the_fit(capsys, monkeypatch)
-        assert "needs --scheduler" in refused(capsys, errors.USAGE, *RESUME, "--engine", "dask")
+    def test_incomplete_engine_options(self, capsys, monkeypatch):
+        stop_before_fit(capsys, monkeypatch)
+        assert "needs either --scheduler ADDRESS or --workers COUNT" in refused(
+            capsys, errors.USAGE, *RESUME, "--engine", "dask"
+        )
         assert "without --engine" in refused(capsys, errors.USAGE, *RESUME, "--scheduler", "tcp://127.0.0.1:1")
 
 
-class TestPaths:
-    def test_of_this_user_need_not_be_typed(self, capsys, monkeypatch):
-        stop_before_the_fit(capsys, monkeypatch, "--init", "start.npy")
+class TestStoredPaths:
+    def test_signed_paths_are_used(self, capsys, monkeypatch):
+        stop_before_fit(capsys, monkeypatch, "--init", "start.npy")
         assert result(capsys, *RESUME)["rows"] == 300
 
     @pytest.mark.parametrize("change", [{"begun": "yesterday"}, {"signature": None}, {"signature": "0" * 64}, {"signature": 5}])
-    def test_of_a_stranger_are_not_opened(self, capsys, monkeypatch, change):
-        notes = stop_before_the_fit(capsys, monkeypatch, "--init", "start.npy")
-        write({**notes, **change})
+    def test_unsigned_paths_are_not_opened(self, capsys, monkeypatch, change):
+        record = stop_before_fit(capsys, monkeypatch, "--init", "start.npy")
+        write({**record, **change})
         monkeypatch.setattr(run_module, "open_data", lambda *_: pytest.fail("opened"))
         message = refused(capsys, errors.USAGE, *RESUME)
         assert "--data for " in message
         assert "--init for " in message
         assert "--init for" in refused(capsys, errors.USAGE, *RESUME, "--data", "rows.npy")
 
-    def test_of_a_stranger_can_be_typed(self, capsys, monkeypatch):
-        notes = stop_before_the_fit(capsys, monkeypatch, "--init", "start.npy")
-        settings = {**notes["settings"], "init": "/dev/zero", "scratch": "/nowhere"}
-        write({**notes, "data": "/dev/zero", "settings": settings})
+    def test_unsigned_paths_can_be_replaced(self, capsys, monkeypatch):
+        record = stop_before_fit(capsys, monkeypatch, "--init", "start.npy")
+        settings = {**record["settings"], "init": "/dev/zero", "scratch": "/nowhere"}
+        write({**record, "data": "/dev/zero", "settings": settings})
         with monkeypatch.context() as patch:
-            patch.setattr(run_module, "_fit", lambda *_: (_ for _ in ()).throw(errors.Gone("once more")))
+            patch.setattr(run_module, "_fit_model", lambda *_: (_ for _ in ()).throw(errors.WorkersLostError("once more")))
             refused(capsys, errors.NO_ROOM, *RESUME, "--data", "rows.npy", "--init", "start.npy")
-        notes = json.loads(Path("out/run.json").read_text())
-        assert notes["data"] == str(Path("rows.npy").absolute())
-        assert notes["settings"]["scratch"] is None
-        assert result(capsys, *RESUME)["rows"] == 300  # they are this user's now
+        record = json.loads(Path("out/run.json").read_text())
+        assert record["data"] == str(Path("rows.npy").absolute())
+        assert record["settings"]["scratch"] is None
+        assert result(capsys, *RESUME)["rows"] == 300  # the record is signed by this user now
 
-    def test_data_that_were_moved(self, capsys, monkeypatch):
-        stop_before_the_fit(capsys, monkeypatch)
+    def test_moved_data(self, capsys, monkeypatch):
+        stop_before_fit(capsys, monkeypatch)
         Path("rows.npy").rename("elsewhere.npy")
         assert "rows.npy" in refused(capsys, errors.BAD_DATA, *RESUME)
         assert "has changed" in refused(capsys, errors.BAD_DATA, *RESUME, "--data", "start.npy")
         assert result(capsys, *RESUME, "--data", "elsewhere.npy")["rows"] == 300
 
-    def test_a_start_that_was_none(self, capsys, monkeypatch):
-        stop_before_the_fit(capsys, monkeypatch)
-        assert "leave it out" in refused(capsys, errors.USAGE, *RESUME, "--init", "start.npy")
+    def test_init_of_run_without_init_file(self, capsys, monkeypatch):
+        stop_before_fit(capsys, monkeypatch)
+        assert "remove it" in refused(capsys, errors.USAGE, *RESUME, "--init", "start.npy")
 
 
-class TestKeys:
-    def test_only_the_user_can_read_it(self, tmp_path, monkeypatch):
+class TestSigningKey:
+    def test_is_private_and_verifies(self, tmp_path, monkeypatch):
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
         signed = signing.signature({"a": 1})
         assert stat.S_IMODE((tmp_path / "shoal/key").stat().st_mode) == 0o600
@@ -113,23 +117,23 @@ class TestKeys:
         assert [path.name for path in (tmp_path / "shoal").iterdir()] == ["key"]
 
     @pytest.mark.parametrize("spoil", [lambda key: key.chmod(0o644), lambda key: key.write_bytes(b"short"), Path.unlink])
-    def test_others_sign_nothing(self, tmp_path, monkeypatch, spoil):
+    def test_invalid_key_verifies_nothing(self, tmp_path, monkeypatch, spoil):
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
         signed = signing.signature({})
         spoil(tmp_path / "shoal/key")
         assert not signing.is_own({}, signed)
 
-    def test_where_none_can_be_stored_data_are_typed(self, capsys, monkeypatch):
+    def test_without_key_paths_must_be_given(self, capsys, monkeypatch):
         monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
-        assert stop_before_the_fit(capsys, monkeypatch)["signature"] is None
+        assert stop_before_fit(capsys, monkeypatch)["signature"] is None
         assert "--data" in refused(capsys, errors.USAGE, *RESUME)
         assert result(capsys, *RESUME, "--data", "rows.npy")["rows"] == 300
 
 
 @pytest.mark.parametrize("name", ["run.json", "checkpoint.npz", ".lock", "labels.npy", "model.npz"])
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("outside")])
-def test_what_is_no_file_is_not_waited_for(capsys, monkeypatch, name, make):
-    stop_before_the_fit(capsys, monkeypatch)
+def test_special_files_are_rejected(capsys, monkeypatch, name, make):
+    stop_before_fit(capsys, monkeypatch)
     path = Path("out", name)
     path.unlink(missing_ok=True)
     make(path)
@@ -138,9 +142,9 @@ def test_what_is_no_file_is_not_waited_for(capsys, monkeypatch, name, make):
     assert not Path("out/outside").exists()
 
 
-def test_links_in_the_place_of_temporary_files_are_not_followed(capsys, monkeypatch):
-    """Whoever made the folder may guess which process will write there."""
-    stop_before_the_fit(capsys, monkeypatch)
+def test_links_at_temporary_names_are_not_followed(capsys, monkeypatch):
+    """Whoever created the folder may guess the id of the process that writes there."""
+    stop_before_fit(capsys, monkeypatch)
     Path("mine").write_text("mine")
     for name in ("run.json", "checkpoint.npz", "labels.npy"):
         for end in ("old.tmp", "0a.tmp", "tmp"):
@@ -152,18 +156,18 @@ def test_links_in_the_place_of_temporary_files_are_not_followed(capsys, monkeypa
 
 
 @pytest.mark.parametrize("words", [("fit", "pipe.npy", "-k", 3, "-o", "o"), ("inspect", "pipe.npy")])
-def test_pipes_as_data(capsys, words):
+def test_pipe_as_data(capsys, words):
     os.mkfifo("pipe.npy")
     assert "pipe" in refused(capsys, errors.BAD_DATA, *words)
 
 
 @pytest.mark.parametrize("words", [("predict", "pipe.npz", "rows.npy", "-o", "l.npy"), ("export", "pipe.npz", "--to", "csv")])
-def test_pipes_as_models(capsys, words):
+def test_pipe_as_model(capsys, words):
     os.mkfifo("pipe.npz")
     assert "is a pipe" in refused(capsys, errors.BAD_DATA, *words)
 
 
-def test_a_pipe_as_start(capsys):
+def test_pipe_as_init(capsys):
     os.mkfifo("pipe.npy")
     assert "pipe" in refused(capsys, errors.BAD_DATA, *FIT, "--init", "pipe.npy")
 
@@ -174,14 +178,16 @@ VALUES = [
     *([], {}, [[]], [[[[[[1]]]]]], ["a"], [0], [10**12], [None], {"a": 1}, {"": None}, {"n_threads": 10**9}, {"tol": [[[]]]}),
     *({"tol": 10**400}, {"init": "/dev/zero"}, {"init": [["a"]]}, {"callback": "print"}, {"n_clusters": 5}, {"max_iter": 1e18}),
 ]
-FIELDS = [(name,) for name in (*RUN, "signature", "settings", "result", "unknown")]
-FIELDS += [("settings", name) for name in (*SETTINGS, "unknown")] + [("result", name) for name in (*RESULT, "unknown")]
+FIELDS = [(name,) for name in (*RECORD_CHECKS, "signature", "settings", "result", "unknown")]
+FIELDS += [("settings", name) for name in (*SETTINGS_CHECKS, "unknown")] + [
+    ("result", name) for name in (*RESULT_CHECKS, "unknown")
+]
 
 
-def _changed(notes, field, value):
+def _changed(record, field, value):
     if len(field) == 1:
-        return {**notes, field[0]: value}
-    return {**notes, field[0]: {**notes[field[0]], field[1]: value}}
+        return {**record, field[0]: value}
+    return {**record, field[0]: {**record[field[0]], field[1]: value}}
 
 
 def _outside():
@@ -189,7 +195,7 @@ def _outside():
 
 
 class TestFuzz:
-    """Every field of the notes is replaced by every value: one sentence and an exit code, or a run that does no harm."""
+    """Replace each field of the record by each value: the command succeeds or fails with one line and changes no other file."""
 
     @pytest.mark.parametrize("field", FIELDS, ids=".".join)
     def test_some_values(self, capsys, monkeypatch, field):
@@ -204,13 +210,13 @@ class TestFuzz:
         start = ("--init", "start.npy")
         if field[0] == "result":
             result(capsys, *FIT, *start)
-            notes = json.loads(Path("out/run.json").read_text())
+            record = json.loads(Path("out/run.json").read_text())
         else:
-            notes = stop_before_the_fit(capsys, monkeypatch, *start)
-        monkeypatch.setattr(run_module, "_fit", _only_checked)
+            record = stop_before_fit(capsys, monkeypatch, *start)
+        monkeypatch.setattr(run_module, "_fit_model", _validate_only)
         before = _outside()
         for value in values:
-            write(_changed(notes, field, value))
+            write(_changed(record, field, value))
             code, out, err = run(capsys, *RESUME, "--data", "rows.npy", *start)
             assert code in (0, errors.USAGE, errors.BAD_DATA, errors.NO_ROOM, errors.REJECTED), (value, err)
             assert "Traceback" not in err
@@ -219,7 +225,7 @@ class TestFuzz:
             assert _outside() == before
 
 
-def _only_checked(rows, chosen, watch, kept):
-    """What a fit does before its first step, and no more: the values may ask for a long one."""
-    run_module.estimator(chosen["method"], chosen["clusters"], chosen)
-    raise errors.BadData("this far")
+def _validate_only(rows, settings, progress, checkpoint):
+    """Validate the settings as a fit does, without running it: the values may request a long fit."""
+    run_module.make_estimator(settings)
+    raise errors.InvalidDataError("this far")

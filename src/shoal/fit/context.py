@@ -1,0 +1,80 @@
+"""What a fit works with: validated rows on threads or workers, limits, checkpoints and random streams."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..data.cancellation import now
+from ..data.rows import Rows
+from ..data.statistics import Moments, enter_frame
+from ..data.types import Array
+from ..execution.deadline import budget_start
+from ..execution.engine import engine_context
+from ..execution.memory import plan_wider, planned
+from ..execution.threads import Threads
+from .callbacks import StepReporter
+from .centroid_model import restore_on_error
+from .checkpoint import CheckpointSession, open_session
+from .initializers import Initialization
+from .loop import Limits
+from .random_streams import resolve_seed
+
+
+@dataclass(frozen=True)
+class FitContext:
+    """Everything that a fit needs besides the parameters of its method."""
+
+    X: Any  # as the user passed it: callable inits and callbacks get it
+    given_centers: Array | None  # `init`, if it is an array
+    input_rows: Rows  # validated rows of X
+    rows: Rows  # rows that the solver works on
+    moments: Moments | None  # of these rows; None before they are prepared
+    initialization: Initialization
+    limits: Limits
+    session: CheckpointSession
+    reporter: StepReporter
+    preparation_seconds: float = 0.0  # time of the first pass over the rows
+    skipped: list[str] = field(default_factory=list)  # what the time budget was too short for, in words
+
+    @property
+    def variance(self) -> float:
+        """Mean variance of the columns, to which tolerances are relative."""
+        assert self.moments is not None
+        return self.moments.variance
+
+    @property
+    def seed(self) -> int:
+        return self.session.seed
+
+    def prepared(self, model: Any) -> FitContext:
+        """Return the context with the rows in the frame in which distances are computed. This reads all rows once."""
+        started = now()
+        rows, moments = enter_frame(self.rows)
+        plan_wider(model, rows)
+        seconds = now() - started
+        self.session.agree("the variance of X", moments.variance)
+        return replace(self, rows=rows, moments=moments, preparation_seconds=seconds)
+
+
+@contextlib.contextmanager
+def open_fit(model: Any, X: Any, sample_weight: Any, engine: Any) -> Iterator[FitContext]:
+    """Validate the input of a fit and provide the resources that it uses. If the fit fails, the model is restored."""
+    started = budget_start()
+    model._validate_params()
+    deadline = None if model.time_budget is None else started + model.time_budget
+    with engine_context(engine, X), restore_on_error(model):
+        rows, given = model._validate_input(X, sample_weight)
+        weights = rows.weights if rows.has_weights else None
+        seed = resolve_seed(model.random_state)
+        with (
+            planned(model, rows) as n_threads,
+            Threads(n_threads) as executor,
+            open_session(model, rows.source, weights, seed) as session,
+        ):
+            rows = rows.with_executor(executor)
+            limits = Limits(model.max_iter, deadline, rows=len(rows))
+            initialization = model._initialization(X, given, session.seed)
+            yield FitContext(X, given, rows, rows, None, initialization, limits, session, StepReporter(model, X))
