@@ -34,7 +34,7 @@ from ..fit.random_streams import draw, generator
 from ..fit.solver import Solver
 from .dispatch import final_assign, select_algorithm
 from .init import INITIALIZERS
-from .projected import Bounds
+from .projected import ProjectedBounds
 
 SPARED = 4  # of so many centres, bounds leave about one to be looked at
 
@@ -137,9 +137,9 @@ def update_sequential(rows: Rows, part: Partition, plan: VarianceReducedPlan, bl
 
 def look(rows: Rows, ids: Array, state: Partition, assign: Assign) -> Any:
     """Shares of the picked rows' labels. Where the full pass has left bounds, rows that they settle are not even read."""
-    bounds: Bounds | None = state.bounds
+    bounds: ProjectedBounds | None = state.bounds
     if bounds is not None:
-        open_ = bounds.leave_open(ids, state.labels, state.centers)
+        open_ = bounds.undecided(ids, state.labels, state.centers)
         ids, state = ids[open_], state._replace(labels=state.labels[open_])
     some = rows.subset(ids, len(state.centers) if bounds is None else len(state.centers) // SPARED)
     some = some.with_weights(np.ones(len(ids)))  # they were drawn by weight
