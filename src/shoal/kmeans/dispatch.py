@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ..fit import partition
 from ..fit.partition import Assign, Partition, StepStats
 from . import bounded, lloyd, projected
 
+Algorithm = Literal["auto", "lloyd", "hamerly", "elkan", "yinyang", "exponion", "projected"]
 BOUNDED = ("hamerly", "elkan", "yinyang", "exponion")
 ALGORITHMS: dict[str, Assign] = {
     "lloyd": lloyd.assign,
