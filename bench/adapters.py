@@ -63,16 +63,16 @@ def _nested(X: Any, C0: Array, quality: float, tol: float) -> Fit:
     return Fit(model.cluster_centers_, model.n_iter_, model.inertia_, distances)
 
 
-def _variance_reduced(variant: str, rate: float) -> Callable[[Any, Array, float, float], Fit]:
+def _variance_reduced(rate: float, batch_gradient: bool = False) -> Callable[[Any, Array, float, float], Fit]:
     """Fit until the energy is at most `target`. A step reports the energy of its input centroids, which are then the result."""
 
     def fit(X: Any, C0: Array, target: float, tol: float) -> Fit:
         from shoal import VarianceReducedKMeans
+        from shoal.papers.variance_reduced_kmeans import VRKM
 
         options = {"learning_rate": rate, "random_state": 0, "n_threads": cpu_count()}
-        model = VarianceReducedKMeans(
-            len(C0), init=C0, variant=variant, tol=tol, callback=lambda record: record["energy"] <= target, **options
-        ).fit(X)
+        cls = VRKM if batch_gradient else VarianceReducedKMeans
+        model = cls(len(C0), init=C0, tol=tol, callback=lambda record: record["energy"] <= target, **options).fit(X)
         distances = sum(record["distances"] for record in model.history_)
         return Fit(model.cluster_centers_, model.n_iter_, model.inertia_, distances)
 
@@ -192,9 +192,9 @@ ADAPTERS = {
         Adapter("shoal", "shoal", _shoal("auto")),
         *[Adapter(f"shoal-{name}", "shoal", _shoal(name)) for name in SHOAL_ALGORITHMS],
         Adapter("shoal-nested", "shoal", _nested, efforts=(0.05, 0.03, 0.02, 0.015, 0.01, 0.007, 0.004, 0.0)),
-        Adapter("shoal-vrkm++", "shoal", _variance_reduced("vrkm++", 1.0)),
-        Adapter("shoal-vrkm++-4", "shoal", _variance_reduced("vrkm++", 4.0)),
-        Adapter("shoal-vrkm", "shoal", _variance_reduced("vrkm", 1.0)),
+        Adapter("shoal-vrkm++", "shoal", _variance_reduced(1.0)),
+        Adapter("shoal-vrkm++-4", "shoal", _variance_reduced(4.0)),
+        Adapter("shoal-vrkm", "shoal", _variance_reduced(1.0, batch_gradient=True)),
         Adapter("shoal-minibatch", "shoal", _stream("minibatch")),
         Adapter("shoal-online", "shoal", _stream("online")),
         Adapter("shoal-compressed", "shoal", _compressed(False), takes_start=False, takes_tol=False),

@@ -45,7 +45,7 @@ KMEANS: dict[str, list[dict[str, Any]]] = {
     "MiniBatchKMeans": [{}, {"batch_size": 100}, {"metric": "cosine"}],
     "OnlineKMeans": [{}, {"then": "batch"}, {"metric": "cosine"}],
     "GradientKMeans": [{}, {"mode": "online"}],
-    "VarianceReducedKMeans": [{}, {"block_size": 50}, {"variant": "vrkm", "block_size": 50}],
+    "VarianceReducedKMeans": [{}, {"block_size": 50}],
     "SphericalMixture": [{}, {"n_init": 2, "init": "random"}],
     "CompressedKMeans": [{"n_bits": 32}, {"n_bits": 32, "refine": True}],
 }

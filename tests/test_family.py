@@ -24,7 +24,7 @@ OPTIONS = {
     "MiniBatchKMeans": [{"batch_size": 100}, {"batch_size": 1 << 20}],
     "NestedKMeans": [{"batch_size": 60}, {"batch_size": 60, "quality": 0.1}, {"batch_size": 60, "algorithm": "elkan"}],
     "OnlineKMeans": [{}, {"then": "batch"}],
-    "VarianceReducedKMeans": [{"block_size": 50}, {"variant": "vrkm", "block_size": 50}],
+    "VarianceReducedKMeans": [{"block_size": 50}],
 }
 FAMILY = [
     pytest.param(cls, options, id=" ".join([name, *map(str, options.values())]))

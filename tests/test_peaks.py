@@ -6,7 +6,7 @@ from bench.peaks import OVER, ask, cases
 
 QUICK = [
     ("lloyd", "npz", "small, empty"),
-    ("vrkm", "npz", "small"),
+    ("vrkm++", "npz", "small"),
     ("spectral-landmarks", "npy", "small"),
 ]
 

@@ -243,7 +243,7 @@ def test_steps_with_bounds_take_what_is_planned(algorithm):
         state, _ = partition.advance(rows, partition.initial_partition(rows, points[:k].copy()), assign)
         held = sum(a.nbytes for a in state.bounds)
         assert peak_of(lambda: partition.advance(rows, state, assign)) + held < expected + 3e7
-    between = model._memory(Workload.of(rows.source)).get("distances between centres", 0.0)
+    between = model._memory(Workload.of(rows.source)).get("distances between centroids", 0.0)
     assert between == (0.0 if algorithm == "yinyang" else 8.0 * k * k)
 
 

@@ -155,7 +155,7 @@ class TestRelations:
         v = np.array([0.5, -0.25, 0.0])
         np.testing.assert_array_equal(minibatch.project(v, 0.75), v)
         shift = np.array([1.0, -1.0])
-        C = minibatch.into_ball(np.array([[1.0, 1.0]]), 1.0, Frame(shift=shift))
+        C = minibatch.project_centers(np.array([[1.0, 1.0]]), 1.0, Frame(shift=shift))
         np.testing.assert_allclose(C + shift, [[1.0, 0.0]])
 
     def test_a_filled_cluster_stays_in_the_ball(self):

@@ -23,9 +23,9 @@ def flat(n, d, rank=8, seed=0, dtype=np.float32):
 @pytest.mark.parametrize("many", [-1.0, 0.3, 2.0])
 @pytest.mark.parametrize(("d", "whole"), [(5, 256), (64, 256), (100, 256), (100, 1)])
 def test_all_ways_to_score_give_lloyds_result(monkeypatch, d, whole, many, dtype):
-    monkeypatch.setattr(projected, "MANY", many)
-    monkeypatch.setattr(projected, "WHOLE", whole)
-    monkeypatch.setattr(projected, "FIRST", 50)
+    monkeypatch.setattr(projected, "MIN_OPEN_SHARE_FOR_GEMM", many)
+    monkeypatch.setattr(projected, "MAX_NARROW_COLUMNS", whole)
+    monkeypatch.setattr(projected, "PROBE_ROWS", 50)
     X = flat(1500, d, dtype=dtype)
     X[::7] = X[0]  # and ties
     plain, fast = (
@@ -38,19 +38,19 @@ def test_all_ways_to_score_give_lloyds_result(monkeypatch, d, whole, many, dtype
 
 class TestHeads:
     def left_open(self, X):
-        return projected.left_open(X[:200], X[-100:], basis_of(X, projected.FINE[0] - 2))
+        return projected.open_share(X[:200], X[-100:], basis_of(X, projected.FINE_COLUMNS[0] - 2))
 
     def test_rule_most_centres_out_near_a_plane(self):
         assert self.left_open(flat(2000, 150)) < 0.01
 
     def test_rule_little_out_in_a_ball(self):
-        assert self.left_open(cloud(2000, 150, 0, np.float32)) > projected.WORTHLESS
+        assert self.left_open(cloud(2000, 150, 0, np.float32)) > projected.MAX_OPEN_SHARE
 
     def test_are_dropped_where_they_rule_little_out(self):
         for X, kept in ((flat(2000, 150), True), (cloud(2000, 150, 0, np.float32), False)):
             with on_threads(Rows.of(find_source(X))) as rows:
                 state = partition.initial_partition(rows, X[:50])
-                assert bool(projected.begin(rows, state).heads.size) == kept
+                assert bool(projected.initial_bounds(rows, state).heads.size) == kept
 
     def test_spare_most_work(self):
         X = flat(3000, 150)
@@ -61,7 +61,7 @@ class TestHeads:
 class TestAuto:
     @pytest.mark.parametrize("d", [40, 100])
     def test_gives_lloyds_result_where_it_steps_plainly_first(self, d, monkeypatch):
-        monkeypatch.setattr("shoal.kmeans.dispatch.HEAVY", 1)
+        monkeypatch.setattr("shoal.kmeans.dispatch.MIN_PAIRS_FOR_HEADS", 1)
         X = cloud(2000, d, 0, np.float32)
         plain, auto = (KMeans(60, init=X[:60], algorithm=a, tol=0).fit(X) for a in ("lloyd", "auto"))
         np.testing.assert_array_equal(auto.cluster_centers_, plain.cluster_centers_)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shoal import VarianceReducedKMeans
-from shoal.papers.variance_reduced_kmeans import random_epochs, svrg, vrkm, vrkm_plus_plus
+from shoal.papers.variance_reduced_kmeans import VRKM, random_epochs, svrg, vrkm, vrkm_plus_plus
 from tests import naive
 from tests.strategies import cloud, first_rows
 
@@ -49,17 +49,17 @@ def test_svrg_diverges():
     """Figure 3 of the paper: without position correction the energy rises."""
     X, start = cloud(2000, 8), first_rows(cloud(2000, 8), 20)
     plain = svrg(X, start, random_epochs(2000, 2000, 6, seed=0), 20 / 2000, block_size=50).energies
-    model = VarianceReducedKMeans(20, init=start, variant="vrkm", max_iter=6, tol=0, block_size=50, random_state=0).fit(X)
+    model = VRKM(20, init=start, max_iter=6, tol=0, block_size=50, random_state=0).fit(X)
     corrected = [record["energy"] for record in model.history_]
     assert plain[1] > plain[0]
     assert min(plain[1:]) > 1.2 * corrected[-1]
     assert all(after < before for before, after in pairwise(corrected))
 
 
-@pytest.mark.parametrize(("algorithm", "variant"), [(vrkm, "vrkm"), (vrkm_plus_plus, "vrkm++")])
-def test_equals_the_estimator_with_blocks_of_one_row(algorithm, variant):
+@pytest.mark.parametrize(("algorithm", "estimator"), [(vrkm, VRKM), (vrkm_plus_plus, VarianceReducedKMeans)])
+def test_equals_the_estimator_with_blocks_of_one_row(algorithm, estimator):
     X, start = cloud(200, 4), first_rows(cloud(200, 4), 5)
-    model = VarianceReducedKMeans(5, init=start, variant=variant, block_size=1, max_iter=3, tol=0, random_state=1).fit(X)
+    model = estimator(5, init=start, block_size=1, max_iter=3, tol=0, random_state=1).fit(X)
     found = algorithm(X, start, random_epochs(200, 200, 3, seed=1), 5 / 200)
     np.testing.assert_allclose(found.centers, model.cluster_centers_, rtol=0, atol=1e-10)
     np.testing.assert_allclose(found.energies, [record["energy"] for record in model.history_])
@@ -70,3 +70,14 @@ def test_a_centroid_without_rows_keeps_its_position():
     start = np.r_[X[:2], [[1e3, 1e3]]]
     for algorithm in (vrkm, vrkm_plus_plus, svrg):
         np.testing.assert_array_equal(algorithm(X, start, random_epochs(50, 50, 2, seed=0), 0.05).centers[2], [1e3, 1e3])
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_batch_gradients_change_rounding_only(metric):
+    X = cloud(500, 6) + 0.5
+    options = {"init": first_rows(X, 9), "metric": metric, "max_iter": 5, "tol": 0, "block_size": 50, "random_state": 0}
+    one, other = (estimator(9, **options).fit(X) for estimator in (VRKM, VarianceReducedKMeans))
+    np.testing.assert_allclose(one.cluster_centers_, other.cluster_centers_, rtol=0, atol=1e-12)
+    for with_gradient, without in zip(one.history_, other.history_, strict=True):
+        assert with_gradient["rows"] == without["rows"] + 500
+        assert with_gradient["distances"] == without["distances"]

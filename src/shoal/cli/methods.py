@@ -41,8 +41,7 @@ REGISTRY: dict[str, MethodSpec] = {
     "minibatch": MethodSpec("MiniBatchKMeans", {}, n_passes=3),
     "online": MethodSpec("OnlineKMeans", {}, n_passes=10),
     "gradient": MethodSpec("GradientKMeans", {}),
-    "vrkm": MethodSpec("VarianceReducedKMeans", {"variant": "vrkm"}),
-    "vrkm++": MethodSpec("VarianceReducedKMeans", {"variant": "vrkm++"}),
+    "vrkm++": MethodSpec("VarianceReducedKMeans", {}),
     "mixture": MethodSpec("SphericalMixture", {}, n_passes=None),
     "compressed": MethodSpec("CompressedKMeans", {}, is_comparable=False),  # its energy is a Hamming distance
     "binary": MethodSpec("BinaryKMeans", {}, is_comparable=False),

@@ -1,4 +1,4 @@
-"""Which centres lie near each other, and how far apart they are."""
+"""Groups of neighboring centroids, and distances between centroids."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from ..data.cancellation import pieces
 from ..data.types import Array
 from ..kernels import DOWN, TINY
 
-AT_ONCE = 1 << 19  # distances between centres that are computed together
+# Distances between centroids computed per piece. Several float64 arrays of this size are allocated (4 MB each).
+MAX_DISTANCES_PER_PIECE = 1 << 19
 
 
 def group_centers(C: Array, size: int) -> tuple[Array, Array]:
-    """Divide the centres into groups of `size` neighbours: (their order group by group, where each group starts).
+    """Divide the centroids into groups of `size` neighbors.
 
-    Halved again and again across their widest direction, so that all groups but the last are full.
+    Return the order of the centroids, group by group, and the start of each group in it. The centroids are bisected
+    recursively along their widest direction, at a multiple of `size`, so that all groups but the last are full.
     """
     k = len(C)
     order = np.arange(k)
 
-    def halve(start: int, stop: int) -> None:
+    def bisect(start: int, stop: int) -> None:
         groups = -(-(stop - start) // size)
         if groups <= 1:
             return
@@ -35,15 +37,15 @@ def group_centers(C: Array, size: int) -> tuple[Array, Array]:
             direction /= np.linalg.norm(direction) or 1.0
         order[start:stop] = ids[np.argsort(X @ direction, kind="stable")]
         middle = start + groups // 2 * size
-        halve(start, middle)
-        halve(middle, stop)
+        bisect(start, middle)
+        bisect(middle, stop)
 
-    halve(0, k)
+    bisect(0, k)
     return order, np.append(np.arange(0, k, size), k)
 
 
 def half_distances(C: Array, some: slice = slice(None)) -> Array:
-    """Half the distances of some centres from all; infinite from themselves. Rounded down, never above the truth."""
+    """Return half the distances of some centroids from all, rounded down; infinity for a centroid and itself."""
     norms2 = np.einsum("ij,ij->i", C, C, dtype=np.float64)
     squared = norms2[some, None] + norms2 - 2.0 * (C[some] @ C.T)
     squared -= 2 * rounding(C.dtype, C.shape[1]) * (norms2[some, None] + norms2)
@@ -54,12 +56,12 @@ def half_distances(C: Array, some: slice = slice(None)) -> Array:
 
 
 def _pieces(C: Array) -> Iterator[slice]:
-    """Centres whose distances from all are computed together: several arrays of so many numbers are needed for that."""
-    return pieces(len(C), max(1, AT_ONCE // len(C)))
+    """Yield slices of centroids whose distances from all others are computed together."""
+    return pieces(len(C), max(1, MAX_DISTANCES_PER_PIECE // len(C)))
 
 
 def all_half_distances(C: Array) -> Array:
-    """(k, k) half the distances between all centres."""
+    """Return half the distances between all centroids, (k, k)."""
     half = np.empty((len(C), len(C)))
     for some in _pieces(C):
         half[some] = half_distances(C, some)
@@ -67,5 +69,5 @@ def all_half_distances(C: Array) -> Array:
 
 
 def gaps(C: Array) -> Array:
-    """Half of each centre's distance to the nearest other one."""
+    """Return half the distance of each centroid to its nearest other centroid, (k)."""
     return np.concatenate([half_distances(C, some).min(axis=1) for some in _pieces(C)])

@@ -1,10 +1,10 @@
-"""Ways to label the rows, by name, and which of them "auto" takes. All find the same labels."""
+"""Algorithms that assign rows to centroids, by name, and the choice that "auto" makes. All return the same labels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ..fit import partition
 from ..fit.partition import Assign, Partition, StepStats
 from . import bounded, lloyd, projected
 
+Algorithm = Literal["auto", "lloyd", "hamerly", "elkan", "yinyang", "exponion", "projected"]
 BOUNDED = ("hamerly", "elkan", "yinyang", "exponion")
 ALGORITHMS: dict[str, Assign] = {
     "lloyd": lloyd.assign,
@@ -21,28 +22,29 @@ ALGORITHMS: dict[str, Assign] = {
     **{name: partial(bounded.assign, algorithm=name) for name in BOUNDED},
 }
 
+# The thresholds below only affect speed; `python -m bench algorithms` measures both sides of each.
+MIN_PRODUCTS_FOR_BOUNDS = 1000  # multiplications per row and step, k * d, below which updating bounds costs more than it saves
+MAX_REASSIGNED_FOR_BOUNDS = 0.05  # share of reassigned rows above which a step without bounds is faster (rows without heads)
+MIN_PAIRS_FOR_HEADS = 1 << 20  # row-centroid pairs, n * k, below which finding the basis of the heads costs as much as a step
+MIN_CENTERS_FOR_ONE_PASS = 512  # centroids from which on heads pay even if rows are assigned only once
+MAX_BOUNDS_SHARE = {True: 1 / 16, False: 3 / 4}  # bytes of bounds relative to those of X, if X is a memory map and otherwise
+MIN_BOUNDS_ROOM = 1 << 25  # bytes that bounds may always take, however small X is
 
-WORTHWHILE = 1000  # multiplications a row, centres times columns, from which on bounds pay
-RESTLESS = 0.05  # share of the rows that must move for plain steps to be faster than bounds
-HEAVY = 1 << 20  # rows times centres from which on it is worth to find directions: that costs as much as they do in a step
-CROWD = 512  # centres for which heads pay even if rows are labelled but once
-MEMORY = {True: 1 / 16, False: 3 / 4}  # what bounds may take, as a share of X: less if X is a memory map
 
-
-def memory(algorithm: str, n: int, d: int, k: int, wide: int) -> dict[str, float]:
-    """Bytes that the bounds of an algorithm take, whether there is room for them or not; "auto" asks first."""
+def memory(algorithm: str, n: int, d: int, k: int, itemsize: int) -> dict[str, float]:
+    """Return the bytes that the bounds of an algorithm take, by purpose."""
     if algorithm == "projected":
-        dtype = np.dtype(f"f{wide}")
+        dtype = np.dtype(f"f{itemsize}")
         return {"bounds": projected.memory(n, d, k, dtype), "directions": projected.directions_memory(n, d, dtype)}
     return bounded.memory(algorithm, n, k) if algorithm in BOUNDED else {}
 
 
 def choose_algorithm(rows: Rows, k: int) -> str:
-    """What "auto" runs; `python -m bench algorithms` shows why."""
-    if rows.is_sparse or k * rows.d < WORTHWHILE:
+    """Return the algorithm that "auto" stands for: "projected" if bounds pay and fit into memory, else "lloyd"."""
+    if rows.is_sparse or k * rows.d < MIN_PRODUCTS_FOR_BOUNDS:
         return "lloyd"
     size = len(rows) * rows.d * rows.dtype.itemsize
-    room = spare(max(size * MEMORY[rows.source.is_map], 1 << 25))
+    room = spare(max(size * MAX_BOUNDS_SHARE[rows.source.is_map], MIN_BOUNDS_ROOM))
     needed: float = projected.memory(len(rows), rows.d, k, rows.dtype)
     if is_limited():
         needed += projected.directions_memory(len(rows), rows.d, rows.dtype)
@@ -50,12 +52,16 @@ def choose_algorithm(rows: Rows, k: int) -> str:
 
 
 def assign_auto(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
-    """Bounds; but plain steps while many rows move and there are no heads, which alone make open bounds cheap."""
-    bounds: projected.Bounds | None = state.bounds
-    headless = rows.d <= projected.IDENTITY if bounds is None else bounds.heads.size == 0
-    if not headless and bounds is None and len(rows) * len(state.centers) < HEAVY:
+    """Assign rows with projected bounds; without bounds while they would not pay.
+
+    With heads, rows that the bounds do not decide are cheap. Without heads they are not, so bounds are used only once few
+    rows are reassigned.
+    """
+    bounds: projected.ProjectedBounds | None = state.bounds
+    headless = rows.d <= projected.MAX_COLUMNS_WITHOUT_HEADS if bounds is None else bounds.heads.size == 0
+    if not headless and bounds is None and len(rows) * len(state.centers) < MIN_PAIRS_FOR_HEADS:
         return partition.label_all(rows, state), None
-    if not headless or state.n_reassigned <= RESTLESS * len(rows):
+    if not headless or state.n_reassigned <= MAX_REASSIGNED_FOR_BOUNDS * len(rows):
         return projected.assign(rows, state)
     if bounds is not None:
         bounds.forget(slice(None))
@@ -63,22 +69,27 @@ def assign_auto(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]
 
 
 def assign_once(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
-    """For rows that are to be labelled this once: heads only where they pay at once."""
-    if rows.is_distributed or rows.is_sparse or rows.d <= projected.WHOLE or len(state.centers) < CROWD:
+    """Assign rows in a single pass, with heads only if they pay within that pass."""
+    if (
+        rows.is_distributed
+        or rows.is_sparse
+        or rows.d <= projected.MAX_NARROW_COLUMNS
+        or len(state.centers) < MIN_CENTERS_FOR_ONE_PASS
+    ):
         return partition.label_all(rows, state), None
     return projected.assign(rows, state)
 
 
 def final_assign(rows: Rows, state: Partition, assign: Assign) -> tuple[Iterable[StepStats], Any]:
-    """Label the rows by the final centroids: with bounds, if there are any."""
+    """Assign rows to the final centroids: with `assign` if the state has bounds, else in a single pass."""
     return (assign_once if state.bounds is None else assign)(rows, state)
 
 
 def select_algorithm(rows: Rows, k: int, algorithm: str) -> tuple[str, Assign]:
-    """The algorithm's name, where it was "auto", and how it labels."""
+    """Return the name of the algorithm to run, with "auto" resolved, and its assign function."""
     if algorithm == "projected" and rows.is_sparse:
         raise ValueError("algorithm='projected' needs dense rows: use 'auto' or 'yinyang' for sparse X.")
-    if rows.is_distributed:  # bounds would travel with the rows' labels, and the labels are the same without them
+    if rows.is_distributed:  # bounds would be sent with the labels of the rows in every step, and labels do not depend on them
         return "lloyd", lloyd.assign
     if algorithm != "auto":
         return algorithm, ALGORITHMS[algorithm]

@@ -1,28 +1,31 @@
-"""K-means by gradient descent on the energy: batch (all rows move the centres together) or online (one by one).
+"""K-means by gradient descent on the energy, with all rows at once (batch) or row by row (online).
 
-L. Bottou, Y. Bengio (1995), Convergence properties of the k-means algorithms, NIPS, equations 3 and 4; the learning rate
-falls as eps_t = eps_0 / t (T. Kohonen 1989), where t counts epochs.
-Differs from the paper: it gives no eps_0 that suits all data; with ours no cluster goes beyond its mean. Online, rows come
-in a random order that is drawn anew for each epoch and in which equal rows are neighbours, so that a weight does what
-repetition would (for metric="cosine" nearly so, as a centre is brought back to length one only after the whole pull).
+References
+----------
+L. Bottou, Y. Bengio (1995), Convergence properties of the k-means algorithms, NIPS, equations 3 and 4. The learning rate is
+eps_t = eps_0 / t in epoch t (T. Kohonen 1989).
+
+Differs from the paper, which gives no eps_0 for all data: by default, no centroid moves beyond the mean of its rows. In the
+online mode, rows come in a new random order in each epoch, in which equal rows are neighbors, so that a weight is equivalent to
+repetition (for metric="cosine" only nearly, as centroids are normalized after the whole pull of a row).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..data.rows import Rows
 from ..data.types import Array
-from ..fit import streaming_means as running
+from ..fit import streaming_means
 from ..fit.base import BaseCentroidClusterer
 from ..fit.centroid_model import NEAR
 from ..fit.context import FitContext
-from ..fit.parameters import keep
 from ..fit.partition import Partition, PartitionInfo, StepStats
 from ..fit.random_streams import generator
 from ..fit.shuffle import keys_of, shuffled
@@ -32,35 +35,42 @@ from .init import INITIALIZERS
 
 
 class GradientState(NamedTuple):
-    """Everything needed to go on. A step reuses the labels of the state it is given."""
+    """State of the fit after an epoch. A step reuses the labels of the state passed to it."""
 
     centers: Array  # (k, d) float64
     labels: Array  # (n) int32, -1 before the first step
-    start: int  # which start this is
+    start: int  # number of the initialization
     rate: float  # eps_0; 0 before it is known
-    epochs: int = 0  # so far
+    epochs: int = 0  # completed
 
 
 def batch_step(rows: Rows, state: GradientState, cap: bool) -> tuple[GradientState, PartitionInfo]:
-    """Equation 3. Capped, no cluster goes beyond its mean; where no eps_0 is given, the largest first goes right there."""
+    """Take a step of batch gradient descent (equation 3).
+
+    If `cap` is true, the learning rate is limited so that no centroid moves beyond the mean of its rows. If `state.rate` is 0,
+    the largest cluster moves to its mean in the first step.
+    """
     C, t = state.centers, state.epochs + 1
-    served = running.assign_and_sum(rows, C, state.labels)
-    most = 1 / float(served.weight_sums.max())
-    rate = state.rate or most
-    eps = min(rate / t, most) if cap else rate / t
-    new = C + eps * (served.sums - served.weight_sums[:, None] * C)
+    sums = streaming_means.assign_and_sum(rows, C, state.labels)
+    max_rate = 1 / float(sums.weight_sums.max())
+    rate = state.rate or max_rate
+    eps = min(rate / t, max_rate) if cap else rate / t
+    new = C + eps * (sums.sums - sums.weight_sums[:, None] * C)
     if rows.frame.unit:
-        new, _ = running.directions(new, C)
+        new, _ = streaming_means.directions(new, C)
     shift = float(((new - C) ** 2).sum())
-    info = PartitionInfo(served.energy, shift, len(rows), len(rows) * len(C), served.reassigned)
+    info = PartitionInfo(sums.energy, shift, len(rows), len(rows) * len(C), sums.reassigned)
     return state._replace(centers=new, rate=rate, epochs=t), info
 
 
 def online_step(rows: Rows, state: GradientState, ids: Array, unit: float = 1.0) -> tuple[GradientState, PartitionInfo]:
-    """Equation 4, for the rows in the order named. Energy is of each row by the centres as it met them."""
+    """Take an epoch of online gradient descent (equation 4) over the rows `ids`, in that order.
+
+    The energy adds up the squared distance of each row to the nearest centroid at its turn. Weights are divided by `unit`.
+    """
     t = state.epochs + 1
-    means = running.initial_means(rows, state.centers)
-    epoch = running.run_epoch(rows.with_weights(rows.weights / unit), means, ids, state.labels, state.rate / t)
+    means = streaming_means.initial_means(rows, state.centers)
+    epoch = streaming_means.run_epoch(rows.with_weights(rows.weights / unit), means, ids, state.labels, state.rate / t)
     info = PartitionInfo(unit * epoch.energy, epoch.shift, len(ids), len(ids) * len(means.weight_sums), epoch.reassigned)
     return state._replace(centers=means.centers, epochs=t), info
 
@@ -73,8 +83,8 @@ class GradientSolver(Solver):
         self.k, self.learning_rate, self.seed, self.tol = model.n_clusters, model.learning_rate, seed, tol
         online = model.mode == "online"
         self.keys = keys_of(rows) if online else None
-        self.unit = 1.0  # of weight
-        if online and self.learning_rate is None:  # weights of less than one row, on the average, are taken to be shares
+        self.unit = 1.0  # weight that counts as one row
+        if online and self.learning_rate is None:  # weights below 1 on average are shares of a total, not numbers of rows
             self.unit = min(1.0, float(rows.weights[rows.weights > 0].mean()))
         default = min(1.0, self.unit * self.k / float(rows.weights.sum())) if online else 0.0
         self.rate = self.learning_rate or default
@@ -90,8 +100,8 @@ class GradientSolver(Solver):
             new, info = online_step(self.rows, state, ids, self.unit)
         if not np.abs(new.centers).max() < NEAR[self.rows.dtype]:
             raise ValueError(
-                f"learning_rate={self.learning_rate} drives the centres away from the rows (epoch {new.epochs}): "
-                f"give less, for instance {self.k / float(self.rows.weights.sum()):.1g}, or None."
+                f"learning_rate={self.learning_rate} makes the centroids diverge (epoch {new.epochs}): "
+                f"use a smaller value, for instance {self.k / float(self.rows.weights.sum()):.1g}, or None."
             )
         return new, info
 
@@ -103,24 +113,84 @@ class GradientSolver(Solver):
 
 
 class GradientKMeans(BaseCentroidClusterer):
-    """K-means by gradient descent, batch or online: slower than `KMeans` and `OnlineKMeans`, and here to show by how much.
+    """K-means by gradient descent on the energy.
+
+    It converges more slowly than `KMeans` and `OnlineKMeans`, and serves as a baseline for them.
 
     Parameters
     ----------
+    n_clusters : int, default=8
+        Number of clusters.
+    init : {"k-means++", "k-means||", "afk-mc2", "random"}, callable or array-like, default="k-means++"
+        Initial centroids. "k-means++" is the greedy variant on a sample of the rows, improved by a local search for up to
+        256 clusters. "k-means||" and "afk-mc2" approximate k-means++. "random" draws rows. A callable is called as
+        ``init(X, n_clusters, random_state=...)`` with a RandomState and returns an array of shape (n_clusters, n_features).
+    n_init : int or "auto", default="auto"
+        Number of initializations, of which the result with the lowest energy is kept. "auto" is 10 for "random" and
+        callables, and 1 otherwise. An array has a single initialization.
     mode : {"batch", "online"}, default="batch"
-        Whether all rows move the centres together or each does so by itself.
+        Whether centroids move once per epoch, by the gradient of all rows, or after each row.
     learning_rate : float or None, default=None
-        eps_0: in epoch t a row moves its centre by eps_0 / t of the way. At most 1 if online. None: one over the mass of the
-        largest cluster at the start, or, online, of the average one.
-    ...
+        Learning rate eps_0. In epoch t, a row moves its centroid by eps_0 / t of the way; at most 1 if mode="online". None
+        is one over the weight of the largest cluster in the first epoch ("batch"), or of the average cluster ("online").
+    max_iter : int, default=300
+        Maximum number of epochs per initialization.
+    tol : float, default=1e-4
+        Stop when the sum of the squared movements of the centroids is at most `tol` times the mean variance of the columns
+        of X.
+    time_budget : float or None, default=None
+        Seconds after which `fit` ends with the best centroids found so far. Initialization may use half of them; if it
+        would take longer, it is simplified, with a ConvergenceWarning. The check of X, a short initialization and the final
+        labels are computed in any case, so `n_iter_` may be 0. Compilation of kernels, on their first use, counts. None
+        sets no limit, and the result does not depend on time.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine" scales rows and centroids to unit length, and the energy is the sum of 1 - cosine. Rows of zeros are
+        rejected.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the random numbers. Pass an int for reproducible results.
+    n_threads : int or None, default=None
+        Number of threads. None uses as many as OpenMP would. The result does not depend on it.
+    callback : callable or None, default=None
+        Function called with a copy of each record of `history_`. The fit stops if it returns a true value.
+    verbose : int, default=0
+        Whether to print each record of `history_`.
 
     Attributes
     ----------
-    ...
+    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+        Centroids.
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each row. Equal to ``predict(X)``.
+    inertia_ : float
+        Energy: the weighted sum of squared distances from the rows to their centroids.
+    n_iter_ : int
+        Number of iterations from the initialization that was kept.
+    stop_reason_ : {"converged", "max_iter", "time_budget", "callback"}
+        Why the iterations ended. "time_budget" and "callback" also if they ended the fit before all initializations were
+        tried.
     history_ : list of dict
-        One record a step, which is an epoch, of the start that was kept: step, seconds, energy (of the centres that came in;
-        online, of each row by the centres as it met them), shift, rows (looked at), distances (computed), reassigned
-        (rows), start (from 0).
+        One record per epoch: step, seconds, energy (of the incoming centroids; if online, of each row with the centroids at
+        its turn), shift (sum of the squared movements of the centroids), rows (processed), distances (computed), reassigned
+        (rows whose label changed) and start (number of the initialization).
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`. Defined only if X has feature names that are all strings.
+
+    See Also
+    --------
+    KMeans : Exact k-means; an iteration is a Newton step on the energy.
+    OnlineKMeans : Online updates with a learning rate of one over the weight of the cluster.
+
+    Notes
+    -----
+    An epoch computes n_samples * n_clusters distances. The mode "online" cannot be distributed to workers.
+
+    Differs from [1]_: with learning_rate=None, no centroid moves beyond the mean of its rows.
+
+    References
+    ----------
+    .. [1] L. Bottou, Y. Bengio (1995), Convergence properties of the k-means algorithms, NIPS.
 
     Examples
     --------
@@ -144,32 +214,44 @@ class GradientKMeans(BaseCentroidClusterer):
         self,
         n_clusters: int = 8,
         *,
-        init: Any = "k-means++",
-        n_init: int | str = "auto",
-        mode: str = "batch",
+        init: Literal["k-means++", "k-means||", "afk-mc2", "random"] | Callable[..., Any] | ArrayLike = "k-means++",
+        n_init: int | Literal["auto"] = "auto",
+        mode: Literal["batch", "online"] = "batch",
         learning_rate: float | None = None,
         max_iter: int = 300,
         tol: float = 1e-4,
         time_budget: float | None = None,
-        metric: str = "euclidean",
-        random_state: Any = None,
+        metric: Literal["euclidean", "cosine"] = "euclidean",
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
         n_threads: int | None = None,
         callback: Callable[[dict[str, Any]], bool | None] | None = None,
         verbose: int = 0,
     ) -> None:
-        keep(self, locals())
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.mode = mode
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.time_budget = time_budget
+        self.metric = metric
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.callback = callback
+        self.verbose = verbose
 
     def _validate_params(self) -> None:
         super()._validate_params()
         if self.mode == "online" and self.learning_rate is not None and self.learning_rate > 1:
             raise ValueError(
-                f"learning_rate={self.learning_rate} would move a centre beyond the row that pulls it: "
-                "give at most 1 if mode='online'."
+                f"learning_rate={self.learning_rate} would move a centroid beyond the row that pulls it: "
+                "use at most 1 if mode='online'."
             )
 
     @property
     def _not_distributable_because(self) -> str:
-        return "each row moves a centre before the next one looks: take mode='batch'" if self.mode == "online" else ""
+        return "rows move centroids one after another: use mode='batch'" if self.mode == "online" else ""
 
     def _make_solver(self, context: FitContext) -> GradientSolver:
         return GradientSolver(context.rows, self, context.seed, self.tol * context.variance)

@@ -1,7 +1,10 @@
-"""Lloyd's k-means: assign every row to its nearest centre, move each centre to its rows' mean.
+"""Lloyd's algorithm: assign every row to its nearest centroid, then move each centroid to the mean of its rows.
 
+References
+----------
 S. P. Lloyd (1982), Least squares quantization in PCM, doi:10.1109/TIT.1982.1056489.
-Differs from the paper: a centre that loses all its rows moves to the row that is served worst.
+
+Differs from the paper: the centroid of an empty cluster moves to the row with the largest error.
 """
 
 from __future__ import annotations
@@ -13,5 +16,5 @@ from ..fit.partition import Partition, StepStats, label_all
 
 
 def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], None]:
-    """All rows, all centres, nothing to remember."""
+    """Assign every row by comparing it with every centroid; no bounds are stored."""
     return label_all(rows, state), None

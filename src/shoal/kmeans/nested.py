@@ -126,7 +126,7 @@ def grow(state: Partition, size: int, places: Array) -> Partition:
     """The batch grows to this size; its rows so far are at these places, and the others have no label yet."""
     labels = np.full(size, -1, np.int32)
     labels[places] = state.labels
-    bounds = None if state.bounds is None else state.bounds.spread(size, places)
+    bounds = None if state.bounds is None else state.bounds.expand(size, places)
     return state._replace(labels=labels, bounds=bounds, n_reassigned=state.n_reassigned + size - len(places))
 
 

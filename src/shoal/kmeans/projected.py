@@ -1,13 +1,18 @@
-"""Exact k-means by projected lower bounds: the flagship for wide data and many centres. Our own.
+"""Exact k-means with bounds from projections, for wide rows and many centroids. An algorithm of this library.
 
-The *head* of a row, a few leading coordinates and the norm of the rest, has distances that never exceed the true ones
-(see `core.directions`). So a centre whose head is farther from a row's head than the row's present centre is from the
-row can't win it, for the price of a few columns; only the others are computed in full. Two heads are used, a coarse one
-for every pair and a finer one for what it leaves open. Rows of up to `IDENTITY` columns are their own heads.
+The *head* of a row consists of its leading coordinates along a few principal directions, and the norm of the remainder.
+Distances between heads are lower bounds of distances between rows (see `data.pca`). A centroid whose head is farther from
+that of a row than the row is from its present centroid cannot be nearer, which takes only a few columns to find out; exact
+distances are computed for the other centroids only. There are two heads, nested: a coarse one for all pairs and a fine one
+for pairs that the coarse one does not exclude. Rows of at most `MAX_COLUMNS_WITHOUT_HEADS` columns are their own heads.
 
-On top, rows keep bounds as in Yinyang k-means (Ding et al. 2015, ICML): one upper bound, and one lower bound for each
-group of neighbouring centres, made from the heads' distances and stored in two bytes. A row that is nearer to its
-centre than all of them is not looked at; the others look at the groups that are open.
+In addition, rows have bounds as in Yinyang k-means: one upper bound, and one lower bound for each group of neighboring
+centroids, which follows from distances between heads and is stored in two bytes. Rows whose upper bound is below all lower
+bounds are skipped; the others are compared with the groups that their bounds do not exclude.
+
+References
+----------
+Y. Ding et al. (2015), Yinyang k-means: a drop-in replacement of the classic k-means, ICML.
 """
 
 from __future__ import annotations
@@ -28,144 +33,153 @@ from ..fit.partition import Partition, StepStats, sums_need_recompute
 from ..kernels import TINY, UP, dense
 from .center_groups import gaps, group_centers
 
-IDENTITY = 64  # columns up to which a row is its own head, as are wider ones where heads leave too much open
-COARSE, FINE = (
-    32,
-    (48, 64),
-)  # columns of the heads, fine ones for rows up to WHOLE columns or wider; the last is the rest's norm
-GROUPS = 64  # at most
-SCORES_AT_ONCE = 1 << 18  # coarse scores that stay in the cache while they are looked at
-PAIRS_AT_ONCE = 1 << 24  # of rows and centres for one call of the kernel, which can't be interrupted: some 50 ms
-WHOLE = 256  # columns up to which rows are their own heads in the first step
-TRIED, WORTHLESS = 256, 0.5  # rows that heads are tried on; the share of centres that they may at most leave open
-FIRST = 512  # rows of a block that tell how many pairs are open
-MANY = 0.5  # share of the pairs that must be open for a GEMM of all of them to be the faster way
-RANGE = 8.0  # the largest stored bound, in norms of the median row
+# Results do not depend on the constants below, only speed and memory do.
+MAX_COLUMNS_WITHOUT_HEADS = 64  # columns up to which a row is its own head; wider rows are, too, if heads exclude too little
+MAX_NARROW_COLUMNS = 256  # columns up to which rows are narrow: shorter fine heads, and none in the first step
+COARSE_COLUMNS = 32  # columns of a coarse head; the last one is the norm of the remainder
+FINE_COLUMNS = (48, 64)  # columns of a coarse and a fine head together, for narrow rows and for wider ones
+MAX_GROUPS = 64  # groups of centroids, each with a lower bound of two bytes per row
+MAX_SCORES_PER_TILE = 1 << 18  # coarse scores computed by one GEMM, few enough to stay in the cache until they are read
+MAX_PAIRS_PER_CALL = 1 << 24  # row-centroid pairs per kernel call, which cannot be interrupted: about 50 ms
+TRIAL_ROWS = 256  # rows on which heads are tried before they are computed for all rows
+MAX_OPEN_SHARE = 0.5  # share of centroids not excluded by heads in that trial, above which rows are their own heads
+PROBE_ROWS = 512  # first rows of a block, from which the share of open pairs is estimated
+MIN_OPEN_SHARE_FOR_GEMM = 0.5  # share of open pairs above which a GEMM of all pairs is faster than scores of the open ones
+BOUND_RANGE = 8.0  # largest lower bound that can be stored, in median norms of the rows
 
 
-class Bounds(NamedTuple):
-    """What the rows remember, and how the centres are arranged."""
+class ProjectedBounds(NamedTuple):
+    """Bounds and heads of all rows, and the arrangement of the centroids that the bounds refer to."""
 
-    anchor: Array  # (k, d): the centres to which the bounds refer
+    anchor: Array  # (k, d): centroids to which the bounds refer
     upper: Array  # (n) float32
     lower: Array  # (n, groups) uint16, in units
-    unit: float
-    heads: Array  # (n, fine), or (n, 0) where rows are their own
-    basis: Array  # (d, fine - 2), or (d, 0)
-    order: Array  # (k): the centres, group by group
-    groups: Array  # (groups + 1): where each group starts in `order`, a multiple of LANES
+    unit: float  # distance per unit of a lower bound
+    heads: Array  # (n, fine); (n, 0) if rows are their own heads
+    basis: Array  # (d, fine - 2); (d, 0) if rows are their own heads
+    order: Array  # (k): the centroids, group by group
+    groups: Array  # (groups + 1): start of each group in `order`, a multiple of LANES
 
     def forget(self, row: int | slice) -> None:
+        """Reset the bounds of rows to the trivial ones, infinity and zero."""
         self.upper[row], self.lower[row] = np.inf, 0
 
-    def spread(self, n: int, places: Array) -> Bounds:
-        """For n rows, of which those known so far are at these places."""
+    def expand(self, n: int, places: Array) -> ProjectedBounds:
+        """Return bounds for n rows: those of the present rows at `places`, trivial ones elsewhere."""
         upper, lower = np.full(n, np.inf, np.float32), np.zeros((n, self.lower.shape[1]), np.uint16)
         heads = np.empty((n, self.heads.shape[1]), self.heads.dtype)
         upper[places], lower[places], heads[places] = self.upper, self.lower, self.heads
         return self._replace(upper=upper, lower=lower, heads=heads)
 
-    def leave_open(self, rows: Array, labels: Array, C: Array) -> Array:
-        """Which of these rows, of these clusters, may be nearer to another one of the centres C: (m) bool."""
-        drift, steps = self.moves_to(C)
+    def undecided(self, rows: Array, labels: Array, C: Array) -> Array:
+        """Return for which rows another one of the centroids C may be nearer than that of their label, (m) bool."""
+        drift, steps = self.movement_to(C)
         near = (self.upper[rows] + drift[labels]) * UP + TINY
         least = (self.lower[rows].astype(np.int32) - steps).min(axis=1)
         return np.asarray(least <= near * self.per_unit)
 
     @property
     def per_unit(self) -> float:
+        """Units of a lower bound per distance of one, rounded down."""
         return (1 - 2.0**-40) / self.unit
 
-    def moves_to(self, C: Array) -> tuple[Array, Array]:
-        """How far the centres have moved from where bounds refer to: each one, and the farthest of a group in units."""
+    def movement_to(self, C: Array) -> tuple[Array, Array]:
+        """Return the distance that each centroid has moved since the bounds were set, and the largest per group, in units."""
         drift = np.linalg.norm(C.astype(np.float64) - self.anchor, axis=1)
         steps = np.ceil(np.maximum.reduceat(drift[self.order], self.groups[:-1]) / self.unit)
         return drift, np.minimum(steps, dense.MOST).astype(np.uint16)
 
-    def take(self, rows: Array) -> Bounds:
-        """Bounds of some rows, to go on with by themselves."""
+    def take(self, rows: Array) -> ProjectedBounds:
+        """Return the bounds of some rows."""
         return self._replace(upper=self.upper[rows], lower=self.lower[rows], heads=self.heads[rows])
 
 
-class Centres(NamedTuple):
-    """The centres as `kernels.dense.settle_rows` wants them: eight side by side, the last eight filled up."""
+class PackedCenters(NamedTuple):
+    """Centroids in the layout of `kernels.dense.settle_rows`: e groups of eight, one per vector lane, padded at the end."""
 
-    order: Array  # (8 e) int32: which centre, -1 for none
+    order: Array  # (8 e) int32: number of the centroid, -1 for padding
     group_of: Array  # (k) int32
-    starts: Array  # (groups + 1): where each group starts, in eights
+    starts: Array  # (groups + 1): start of each group, in eights
     coarse: Array  # (e, c, 8): coarse heads times -2
-    z2: Array  # (8 e): their squared norms, less what rounding may have added; infinite for none
-    Z: Array  # (8 e, h): whole heads
+    z2: Array  # (8 e): squared norms of the coarse heads, rounded down; infinite for padding
+    Z: Array  # (8 e, h): heads
     C: Array  # (k, d)
 
 
 class ProjectedPlan(NamedTuple):
-    """What a block needs to know in this step."""
+    """Arguments of one step that are the same for all blocks."""
 
-    lanes: Centres
-    flat: Array  # (8 e, c): coarse heads times -2
-    basis: Array  # (d, fine - 2), or (d, 0)
+    lanes: PackedCenters
+    flat: Array  # (8 e, c): coarse heads times -2, one per row, for a GEMM
+    basis: Array  # (d, fine - 2); (d, 0) if rows are their own heads
     moved: tuple[Array, Array, Array]  # drift (k), group drift in units (groups), gap (k)
-    per_unit: float
-    recompute: bool
+    per_unit: float  # units of a lower bound per distance of one
+    recompute: bool  # whether to recompute the cluster sums instead of updating them
 
 
 class Minima(NamedTuple):
     """Lowest coarse scores |z|^2 - 2 y.z of m rows."""
 
-    eights: Array  # (e, m): over eight centres
+    eights: Array  # (e, m): over eight centroids
     groups: Array  # (groups, m): over a group
-    bounds: Array  # (groups, m) uint16: the bound that follows from that, in units
+    bounds: Array  # (groups, m) uint16: the lower bound of the distance that follows, in units
 
 
-def size_of_groups(k: int) -> int:
-    return dense.LANES * max(1, -(-k // (dense.LANES * GROUPS)))
+def group_size(k: int) -> int:
+    """Return the number of centroids per group, a multiple of the vector lanes."""
+    return dense.LANES * max(1, -(-k // (dense.LANES * MAX_GROUPS)))
+
+
+def fine_columns(d: int) -> int:
+    """Return the number of columns of the heads of rows with d columns."""
+    return FINE_COLUMNS[d > MAX_NARROW_COLUMNS]
 
 
 def memory(n: int, d: int, k: int, dtype: np.dtype) -> int:
-    """Bytes that the bounds will take."""
-    heads = FINE[d > WHOLE] * dtype.itemsize if d > IDENTITY else 0
-    return n * (heads + 2 * -(-k // size_of_groups(k)) + 4)
+    """Return the bytes of heads and bounds."""
+    heads = fine_columns(d) * dtype.itemsize if d > MAX_COLUMNS_WITHOUT_HEADS else 0
+    return n * (heads + 2 * -(-k // group_size(k)) + 4)
 
 
 def directions_memory(n: int, d: int, dtype: np.dtype) -> float:
-    """Bytes that it takes to find the directions: the sample as it is read and as it is worked on."""
-    return min(n, SAMPLE) * d * 2.0 * dtype.itemsize + (directions.memory(0, d, FINE[1], dtype.itemsize) if d > IDENTITY else 0)
+    """Return the bytes allocated while the basis of the heads is computed: the sample, a copy of it, and the basis."""
+    basis = directions.memory(0, d, FINE_COLUMNS[1], dtype.itemsize) if d > MAX_COLUMNS_WITHOUT_HEADS else 0
+    return min(n, SAMPLE) * d * 2.0 * dtype.itemsize + basis
 
 
-def begin(rows: Rows, state: Partition) -> Bounds:
-    """Find the directions and arrange the centres."""
+def initial_bounds(rows: Rows, state: Partition) -> ProjectedBounds:
+    """Compute the basis of the heads, group the centroids, and return trivial bounds."""
     n, C = len(rows), state.centers
-    order, groups = group_centers(C, size_of_groups(len(C)))
+    order, groups = group_centers(C, group_size(len(C)))
     sample = rows.take(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int))
     basis = np.empty((rows.d, 0), rows.dtype)
-    fine = FINE[rows.d > WHOLE]
-    if rows.d > IDENTITY:
+    fine = fine_columns(rows.d)
+    if rows.d > MAX_COLUMNS_WITHOUT_HEADS:
         basis = basis_of(sample, fine - 2)
-        if left_open(sample[:: len(sample) // TRIED + 1], C, basis) > WORTHLESS:
+        if open_share(sample[:: len(sample) // TRIAL_ROWS + 1], C, basis) > MAX_OPEN_SHARE:
             basis = basis[:, :0]
     heads = np.empty((n, fine if basis.shape[1] else 0), rows.dtype)
-    parts = np.array_split(sample, -(-len(sample) // TRIED))
+    parts = np.array_split(sample, -(-len(sample) // TRIAL_ROWS))
     norms = np.concatenate([np.linalg.norm(part.astype(np.float64), axis=1) for part in parts])
-    unit = max(RANGE * float(np.median(norms)) / dense.MOST, 2.0**-100)  # whose inverse is a float32
+    unit = max(BOUND_RANGE * float(np.median(norms)) / dense.MOST, 2.0**-100)  # the inverse must be a finite float32
     upper, lower = np.full(n, np.inf, np.float32), np.zeros((n, len(groups) - 1), np.uint16)
-    return Bounds(C, upper, lower, unit, heads, basis, order, groups)
+    return ProjectedBounds(C, upper, lower, unit, heads, basis, order, groups)
 
 
-def left_open(X: Array, C: Array, basis: Array) -> float:
-    """Which share of the centres, beside the nearest, heads can't rule out."""
-    bounds, distances = (euclidean_distances(head_of(X, basis), head_of(C, basis)), euclidean_distances(X, C))
+def open_share(X: Array, C: Array, basis: Array) -> float:
+    """Return the mean share of centroids, other than the nearest, that heads do not exclude."""
+    bounds, distances = euclidean_distances(head_of(X, basis), head_of(C, basis)), euclidean_distances(X, C)
     return float((bounds < distances.min(axis=1)[:, None]).sum(axis=1).mean() - 1) / max(len(C) - 1, 1)
 
 
-def side_by_side(C: Array, b: Bounds) -> Centres:
-    """Arrange the centres for the kernel."""
+def pack_centers(C: Array, b: ProjectedBounds) -> PackedCenters:
+    """Arrange the centroids in the layout of the kernel."""
     k, lanes = len(C), dense.LANES
     filled = -(-k // lanes) * lanes
-    heads = head_of(C, b.basis, COARSE) if b.basis.shape[1] else C
+    heads = head_of(C, b.basis, COARSE_COLUMNS) if b.basis.shape[1] else C
     Z = np.zeros((filled, heads.shape[1]), C.dtype)
     Z[:k] = heads[b.order]
-    coarse = Z[:, : COARSE if b.basis.shape[1] else None]
+    coarse = Z[:, : COARSE_COLUMNS if b.basis.shape[1] else None]
     z2 = np.full(filled, np.inf, C.dtype)
     z2[:k] = np.einsum("ij,ij->i", coarse[:k], coarse[:k]) * (1 - 2 * rounding(C.dtype, C.shape[1]))
     order = np.full(filled, -1, np.int32)
@@ -173,42 +187,46 @@ def side_by_side(C: Array, b: Bounds) -> Centres:
     group_of = np.empty(k, np.int32)
     group_of[b.order] = np.searchsorted(b.groups, np.arange(k), "right") - 1
     eights = np.ascontiguousarray((-2 * coarse).reshape(-1, lanes, coarse.shape[1]).transpose(0, 2, 1))
-    return Centres(order, group_of, -(-b.groups // lanes), eights, z2, Z, C)
+    return PackedCenters(order, group_of, -(-b.groups // lanes), eights, z2, Z, C)
 
 
 def assign_block(
     block: DenseBlock, labels: Array, old: Array, weights: Array, upper: Array, lower: Array, heads: Array, plan: ProjectedPlan
 ) -> StepStats:
-    """One block's share of a step. Its first rows tell which way to score suits the others."""
+    """Assign the rows of one block and return the changes of the cluster sums.
+
+    Rows are scored by a GEMM over all centroids, or only where their bounds are open. The share of open pairs among the rows
+    scored so far decides which; the first `PROBE_ROWS` rows use their bounds if they have labels.
+    """
     X, (k, d) = block.X, plan.lanes.C.shape
     width = plan.lanes.coarse.shape[1]
     H = heads if width < d else X
     precision = (2 * rounding(X.dtype, d), plan.per_unit)
-    tile, lanes = max(32, SCORES_AT_ONCE // k // 8 * 8), tuple(plan.lanes)
-    if heads.shape[1] and np.isinf(upper).any():  # rows that come for the first time, or whose bounds were forgotten
+    tile, lanes = max(32, MAX_SCORES_PER_TILE // k // 8 * 8), tuple(plan.lanes)
+    if heads.shape[1] and np.isinf(upper).any():  # new rows, and rows whose bounds were reset
         new = slice(None) if np.isinf(upper).all() else np.flatnonzero(np.isinf(upper))
-        heads[new] = head_of(X[new], plan.basis, COARSE)
+        heads[new] = head_of(X[new], plan.basis, COARSE_COLUMNS)
     start, visited, computed, scored = 0, 0, 0, 0
-    many = labels.min() < 0  # rows without a label take the nearest head's
+    all_pairs = labels.min() < 0  # rows without a label start with the centroid of the nearest head
     while start < len(X):
-        size = tile if many else len(X) if start else FIRST
+        size = tile if all_pairs else len(X) if start else PROBE_ROWS
         n = min(size, len(X) - start)
-        minima = tuple(_score_all(H[start : start + n], precision, plan)) if many else None
+        minima = tuple(_score_all(H[start : start + n], precision, plan)) if all_pairs else None
         opened = 0
-        for piece in pieces(n, n if many else max(1, PAIRS_AT_ONCE // k)):
+        for piece in pieces(n, n if all_pairs else max(1, MAX_PAIRS_PER_CALL // k)):
             s = slice(start + piece.start, start + piece.stop)
             rows, distances, eights = dense.settle_rows(
                 X[s], H[s], minima, *precision, lanes, plan.moved, labels[s], upper[s], lower[s]
             )
             visited, computed, opened = visited + rows, computed + distances, opened + eights
-        scored += n * k if many else opened * dense.LANES
-        many = many or opened * dense.LANES > MANY * n * k
+        scored += n * k if all_pairs else opened * dense.LANES
+        all_pairs = all_pairs or opened * dense.LANES > MIN_OPEN_SHARE_FOR_GEMM * n * k
         start += n
     return StepStats(block.moves(weights, old, labels, k, plan.recompute), visited, computed + scored * width // d)
 
 
 def _score_all(heads: Array, precision: tuple[float, float], plan: ProjectedPlan) -> Minima:
-    """Some rows against all centres, by a GEMM."""
+    """Score rows against all centroids in the coarse columns, by a GEMM."""
     lanes, width = plan.lanes, plan.flat.shape[1]
     S = np.dot(plan.flat, heads[:, :width].T)
     shape = (len(lanes.starts) - 1, len(heads))
@@ -217,16 +235,16 @@ def _score_all(heads: Array, precision: tuple[float, float], plan: ProjectedPlan
     return minima
 
 
-def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Bounds]:
-    """The rows that can't be sure, against the groups they can't rule out. The first step looks at everything."""
-    b: Bounds | None = state.bounds
+def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], ProjectedBounds]:
+    """Assign rows, comparing only rows and groups that the bounds do not decide. The first step compares all pairs."""
+    b: ProjectedBounds | None = state.bounds
     C = state.centers
     if b is None:
-        b = begin(rows, state)
-    gap = gaps(C) if C.shape[1] <= 2 * IDENTITY else np.zeros(len(C))
-    moved = (*b.moves_to(C), gap)
-    first = state.bounds is None and rows.d <= WHOLE
-    lanes = side_by_side(C, b._replace(basis=b.basis[:, :0]) if first else b)
+        b = initial_bounds(rows, state)
+    gap = gaps(C) if C.shape[1] <= 2 * MAX_COLUMNS_WITHOUT_HEADS else np.zeros(len(C))
+    moved = (*b.movement_to(C), gap)
+    first = state.bounds is None and rows.d <= MAX_NARROW_COLUMNS
+    lanes = pack_centers(C, b._replace(basis=b.basis[:, :0]) if first else b)
     flat = -2 * lanes.Z[:, : lanes.coarse.shape[1]]
     plan = ProjectedPlan(lanes, flat, b.basis, moved, b.per_unit, sums_need_recompute(state))
     per_row = (state.labels, state.labels.copy(), rows.weights, b.upper, b.lower, b.heads)

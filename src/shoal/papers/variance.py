@@ -22,7 +22,7 @@ from .claims import Check, Claim
 from .curves import Trail, at, first_rows, soonest, update_sequential
 from .run import Experiment, Finding, Paper, Run
 from .show import chart, grid
-from .variance_reduced_kmeans import random_epochs, svrg
+from .variance_reduced_kmeans import VRKM, random_epochs, svrg
 
 BATCH, MINI, SGD, GROW, VR, VRPP = "batch KM", "mini-batch KM", "SGD-KM", "growbatch-rho", "VRKM", "VRKM++"
 METHODS = (BATCH, MINI, SGD, GROW, VR, VRPP)
@@ -137,7 +137,8 @@ def model(name: str, k: int, start: Any, seed: int, budget: float | None, **more
         return OnlineKMeans(k, **{**endless, **common})
     if name == GROW:
         return NestedKMeans(k, rho=100.0, **{**endless, **common})
-    return VarianceReducedKMeans(k, variant=name.lower(), **{"max_iter": 300, "tol": 0.0, **common})
+    cls = VRKM if name == VR else VarianceReducedKMeans
+    return cls(k, **{"max_iter": 300, "tol": 0.0, **common})
 
 
 def one_seed(X: Any, k: int, seed: int, apart: float) -> dict[str, tuple[Trail, Any]]:

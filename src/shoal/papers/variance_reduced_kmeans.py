@@ -1,7 +1,8 @@
 """Variance-reduced k-means as printed: VRKM, VRKM++, and SVRG without position correction.
 
 Y. Zhao et al. (2018), Large-scale k-means clustering via variance reduction, doi:10.1016/j.neucom.2018.03.059. The names are
-those of the paper: rows X, centroids C, learning rate eta. `shoal.VarianceReducedKMeans` is the estimator for users.
+those of the paper: rows X, centroids C, learning rate eta. `shoal.VarianceReducedKMeans` is the estimator for users; `VRKM` is
+the same with batch gradients, to measure what they cost.
 
 Left open by the paper: a centroid without rows keeps its position. The condition in front of a step (line 12 of Algorithm 3) is
 omitted, because the steps that it skips are zero up to rounding.
@@ -15,7 +16,17 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.types import Array
+from ..fit import partition
+from ..fit.context import FitContext
+from ..fit.partition import Partition
 from ..fit.random_streams import generator
+from ..kmeans.variance_reduced import (
+    VarianceReducedInfo,
+    VarianceReducedKMeans,
+    VarianceReducedSolver,
+    VarianceReducedState,
+    snapshot_means,
+)
 
 
 class VarianceReducedResult(NamedTuple):
@@ -123,3 +134,27 @@ def _move(X: Array, old: Array, C: Array, snapshot: Array, gradient: Array, eta:
     rates = (1 - (1 - eta) ** N) / N  # eta, for a block of one row
     moved: Array = C - rates[:, None] * gamma
     return moved
+
+
+class BatchGradientSolver(VarianceReducedSolver):
+    """The solver of `VarianceReducedKMeans`, with a batch gradient in each epoch."""
+
+    def snapshot_gradient(self, part: Partition) -> Array:
+        """Return c - mean(rows of c) for each centroid c, from another pass over the rows. It is zero up to rounding."""
+        C = snapshot_means(part)
+        totals = [np.zeros_like(a) for a in (part.sums, part.weight_sums, part.squares, part.counts)]
+        for share in partition.keep_labels(self.rows, part)[0]:
+            share.moves.add_to(*totals)
+        sums, weight_sums, _, counts = totals
+        return np.asarray(C - np.divide(sums, weight_sums[:, None], out=C.copy(), where=(counts > 0)[:, None]))
+
+    def step(self, state: VarianceReducedState) -> tuple[VarianceReducedState, VarianceReducedInfo]:
+        new, info = super().step(state)
+        return new, info._replace(rows=info.rows + len(self.rows))
+
+
+class VRKM(VarianceReducedKMeans):
+    """Algorithm 3 for large data: `shoal.VarianceReducedKMeans`, which is Algorithm 4, with a batch gradient in each epoch."""
+
+    def _make_solver(self, context: FitContext) -> BatchGradientSolver:
+        return BatchGradientSolver(context.rows, self._plan(context), self.tol * context.variance)
