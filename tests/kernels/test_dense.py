@@ -54,12 +54,6 @@ class TestTwoBest:
         z2 = (C * C).sum(axis=1)
         self.check(X, C, lambda *out: dense.two_best_narrow(X, -2 * C, z2, *out))
 
-    @pytest.mark.parametrize("n", LENGTHS)
-    def test_wide(self, n, k, dtype):
-        X, C = grid(n, 60, 1, dtype), grid(k, 60, 2, dtype)
-        S = -2 * C @ X.T
-        self.check(X, C, lambda *out: dense.two_best_wide(S, (C * C).sum(axis=1), *out))
-
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("d", WIDTHS)

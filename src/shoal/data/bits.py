@@ -104,7 +104,7 @@ class BitBlock(DenseBlock):
                 bits.nearest(self.X[s], centers.Z, labels[s], distances[s])
         return labels, distances
 
-    def nearest(self, centers: Centers) -> Array:
+    def nearest(self, centers: Centers, guess: Array | None = None) -> Array:
         """Return the label of each row."""
         return self.nearest_and_far(centers)[0]
 

@@ -17,11 +17,12 @@ from scipy import sparse
 from ..kernels import choice
 from ..kernels import dense as dense_kernels
 from ..kernels import sparse as sparse_kernels
+from ..kernels import tiles
 from .cancellation import pieces
 from .types import Array, is_sparse
 
-# Columns or centroids up to which the fused kernel is faster than a GEMM followed by a scan.
-FUSED_MAX_COLUMNS, FUSED_MAX_CENTERS = 40, 12
+# Columns up to which rows are compared along the lanes of a vector, instead of centroids.
+FUSED_MAX_COLUMNS = 24
 SCORES_AT_ONCE = 1 << 20  # entries of one score matrix, so that it stays in the cache
 # Entries of one score matrix of undecided rows. Fewer, since float64 distances of the same shape must stay in the cache too.
 UNDECIDED_SCORES_AT_ONCE = 1 << 17
@@ -37,6 +38,7 @@ class Centers(NamedTuple):
     z2: Array  # (k): |c|^2, less the centroid's part of a score's rounding error
     norms2: Array  # (k) float64: |c|^2
     slices: Any = ()  # lookup tables of binary centroids, see `bits.build_slice_tables`
+    packs: Any = ()  # of dense centroids: Z and z2 in the layout of `kernels.tiles`
 
 
 class SumDeltas(NamedTuple):
@@ -123,7 +125,10 @@ class DenseBlock:
     @staticmethod
     def prepare(C: Array) -> Centers:
         """Prepare centroids for scoring rows of this layout."""
-        return _centers(C, -2 * C)
+        centers = _centers(C, -2 * C)
+        if C.shape[1] <= FUSED_MAX_COLUMNS:
+            return centers
+        return centers._replace(packs=(tiles.pack(centers.Z), tiles.pack_norms(centers.z2)))
 
     def squared_norms(self) -> Array:
         """Return |x|^2 of each row in float64."""
@@ -139,26 +144,23 @@ class DenseBlock:
         """Return some rows as a block."""
         return DenseBlock(self.X[rows])
 
-    def nearest(self, centers: Centers) -> Array:
-        """Return the label of each row."""
+    def nearest(self, centers: Centers, guess: Array | None = None) -> Array:
+        """Return the label of each row. Labels that are likely to be right, such as the previous ones, save time."""
         n, d = self.X.shape
-        labels = np.empty(n, np.int32)
-        best, second = np.empty((2, n), self.X.dtype)
-        if d <= FUSED_MAX_COLUMNS or len(centers.C) <= FUSED_MAX_CENTERS:
-            n_tiles = FUSED_MULTIPLICATIONS_PER_CALL // (len(centers.C) * max(d, 1) * dense_kernels.TILE)
-            for s in pieces(n, max(1, n_tiles) * dense_kernels.TILE):
-                dense_kernels.two_best_narrow(self.X[s], centers.Z, centers.z2, labels[s], best[s], second[s])
-        else:
-            step = max(64, min(512, SCORES_AT_ONCE // len(centers.C)))
-            S = np.empty((len(centers.C), min(step, n)), self.X.dtype)
-            for s in pieces(n, step):
-                m = s.stop - s.start
-                out = S if m == S.shape[1] else np.empty((len(S), m), S.dtype)
-                np.dot(centers.Z, self.X[s].T, out=out)
-                dense_kernels.two_best_wide(out, centers.z2, labels[s], best[s], second[s])
-        margin = np.empty(n, self.X.dtype)
-        dense_kernels.margins(self.X, rounding(self.X.dtype, d), centers.norms2, labels, margin)
-        _label_undecided(self, np.flatnonzero(~(second - best > margin)), best + margin, centers, labels)
+        labels = np.full(n, -1, np.int32) if guess is None else guess.copy()
+        limits, second = np.empty((2, n), self.X.dtype)
+        error, k = rounding(self.X.dtype, d), len(centers.C)
+        size = max(1, FUSED_MULTIPLICATIONS_PER_CALL // (k * max(d, 1) * dense_kernels.TILE)) * dense_kernels.TILE
+        for s in pieces(n, size):
+            out = labels[s], limits[s], second[s]
+            if d > FUSED_MAX_COLUMNS:
+                tiles.two_best_packed(self.X[s], error, centers.C, *centers.packs, *out)
+                continue
+            dense_kernels.two_best_narrow(self.X[s], centers.Z, centers.z2, *out)
+            margin = np.empty(s.stop - s.start, self.X.dtype)
+            dense_kernels.margins(self.X[s], error, centers.norms2, labels[s], margin)
+            limits[s] += margin
+        _label_undecided(self, np.flatnonzero(~(second > limits)), limits, centers, labels)
         return labels
 
     def scores(self, centers: Centers, columns: slice) -> Array:
@@ -210,7 +212,7 @@ class SparseBlock:
     def take(self, rows: Array | slice) -> SparseBlock:
         return SparseBlock(self.X[rows])
 
-    def nearest(self, centers: Centers) -> Array:
+    def nearest(self, centers: Centers, guess: Array | None = None) -> Array:
         n = len(self)
         labels = np.empty(n, np.int32)
         best, second = np.empty((2, n), self.X.dtype)

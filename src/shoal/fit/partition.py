@@ -93,7 +93,7 @@ def energy(rows: Rows, state: Partition) -> float:
 def label_block(block: Block, labels: Array, old: Array, weights: Array, centers: Centers, recompute: bool) -> StepStats:
     """One block's share of a step that looks at every row and every centre."""
     k = len(centers.C)
-    labels[:] = block.nearest(centers)
+    labels[:] = block.nearest(centers, old)
     return StepStats(block.moves(weights, old, labels, k, recompute), len(block), len(block) * k)
 
 

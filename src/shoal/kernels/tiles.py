@@ -24,6 +24,11 @@ PACK_BYTES = 64  # of a pack of one column: 16 centroids in float32, 8 in float6
 ROWS = 12 if binding.get_host_cpu_features().get("avx512f", False) else 6
 
 
+# Bytes of the rows that are compared with one pack after another, and their number at most, so that they, their bounds and a
+# pack stay in the second-level cache.
+CACHED_BYTES, CACHED_ROWS = 1 << 18, 1020
+
+
 def lanes(dtype):
     """Return the number of centroids in a pack."""
     return PACK_BYTES // np.dtype(dtype).itemsize
@@ -166,6 +171,25 @@ def _product(X, i, C, j):
 
 
 @fast_kernel
+def _rows_in_cache(X):
+    """Return the number of rows to compare with one pack after another, a multiple of the rows of a tile."""
+    rows = CACHED_BYTES // (X.itemsize * X.shape[1])
+    return max(min(rows, CACHED_ROWS) // ROWS, 1) * ROWS
+
+
+@fast_kernel
+def _limit(score, norm, double):
+    """Return the score above which a centroid is not nearest, given the score of another one.
+
+    Scores may be off by a share of |x|^2 + |c|^2. |c| is at most |x| plus the distance, so that the limit depends on the score
+    only, and decreases with it.
+    """
+    zero = score - score
+    reach = np.sqrt(norm) + np.sqrt(max(score + norm, zero))
+    return score + double * (norm + reach * reach)
+
+
+@fast_kernel
 def two_best_packed(
     X,  # IN (n, d)
     rounding,  # IN largest error of a score, relative to |x|^2 + |c|^2
@@ -174,13 +198,9 @@ def two_best_packed(
     z2,  # IN (packs, lanes): |c|^2, from `pack_norms`
     labels,  # ADD (n) int32: a centroid that is likely to be near, or -1; then the centroid of the lowest score
     limits,  # OUT (n): centroids whose score exceeds this are not nearest
-    second,  # OUT (n): lowest score of the other centroids if it is at or below the limit, else infinite
+    second,  # OUT (n): lowest score of the other centroids if it is at or below the limit, else infinite or above the limit
 ):
-    """Find the two lowest scores of each row.
-
-    The limit of a row is its lowest score so far, plus a margin for the rounding of scores. It never increases: the margin
-    bounds |c| by |x| and the distance, which only decreases.
-    """
+    """Find the two lowest scores of each row."""
     n, n_lanes = X.shape[0], packs.shape[2]
     dtype = X.dtype.type
     scores = np.empty((ROWS, n_lanes), X.dtype)
@@ -192,44 +212,41 @@ def two_best_packed(
     double = dtype(2 * rounding)
     second[:] = np.inf
     limits[:] = -np.inf
-    for first in range(0, n, ROWS):
-        last = min(first + ROWS, n)
-        none = False
-        for i in range(first, last):
-            norms[i] = _norm2(X, i)
-            none |= labels[i] < 0
-        if none:  # the nearest of the first pack gives a limit
-            _score_tile(X, rows, first, packs, 0, z2, limits, scores, hits, lows)
-        for i in range(first, last):
-            j = labels[i]
-            score = lows[i - first] if j < 0 else z2[j // n_lanes, j % n_lanes] - 2 * _product(X, i, C, j)
-            reach = np.sqrt(norms[i]) + np.sqrt(max(score + norms[i], dtype(0)))
-            limits[i] = score + double * (norms[i] + reach * reach)
-    for p in range(packs.shape[0]):
-        for first in range(0, n, ROWS):
-            if _hits_of_tile(X, rows, first, packs, p, z2, limits, scores, hits, lows) == 0:
-                continue
-            for r in range(min(ROWS, n - first)):
-                mask = hits[r]
-                if mask == 0:
+    size = _rows_in_cache(X)
+    for start in range(0, n, size):
+        stop = min(start + size, n)
+        for first in range(start, stop, ROWS):
+            last = min(first + ROWS, n)
+            unknown = False
+            for i in range(first, last):
+                norms[i] = _norm2(X, i)
+                unknown |= labels[i] < 0
+            if unknown:  # the lowest score of the first pack gives a limit
+                _score_tile(X, rows, first, packs, 0, z2, limits, scores, hits, lows)
+            for i in range(first, last):
+                j = labels[i]
+                score = lows[i - first] if j < 0 else z2[j // n_lanes, j % n_lanes] - 2 * _product(X, i, C, j)
+                limits[i] = _limit(score, norms[i], double)
+        for p in range(packs.shape[0]):
+            for first in range(start, stop, ROWS):
+                if _hits_of_tile(X, rows, first, packs, p, z2, limits, scores, hits, lows) == 0:
                     continue
-                i = first + r
-                while mask:
-                    lane = _lowest_lane(mask)
-                    mask &= mask - 1
-                    score = scores[r, lane]
-                    if score < best[i]:
-                        second[i] = best[i]
-                        best[i] = score
-                        labels[i] = p * n_lanes + lane
-                    elif score < second[i]:
-                        second[i] = score
-                score = best[i]
-                reach = np.sqrt(norms[i]) + np.sqrt(max(score + norms[i], dtype(0)))
-                limits[i] = min(limits[i], score + double * (norms[i] + reach * reach))
-    for i in range(n):
-        if second[i] > limits[i]:
-            second[i] = np.inf
+                for r in range(min(ROWS, n - first)):
+                    mask = hits[r]
+                    if mask == 0:
+                        continue
+                    i = first + r
+                    while mask:
+                        lane = _lowest_lane(mask)
+                        mask &= mask - 1
+                        score = scores[r, lane]
+                        if score < best[i]:
+                            second[i] = best[i]
+                            best[i] = score
+                            labels[i] = p * n_lanes + lane
+                        elif score < second[i]:
+                            second[i] = score
+                    limits[i] = min(limits[i], _limit(best[i], norms[i], double))
 
 
 MAX_BOUND = 65535  # largest lower bound that fits in uint16, in units of `1 / per_unit`; larger distances are stored as this
@@ -262,21 +279,57 @@ def _lower_bounds(
 
 
 @fast_kernel
+def undecided_rows(
+    X,  # IN (n, d)
+    per_unit,  # IN units of a lower bound per distance of one
+    C,  # IN (k, d): centroids
+    moved,  # IN their movement: drift (k), steps (g) uint16, gap (k)
+    labels,  # IN (n) int32
+    skipped,  # IN (n) bool: rows to leave out
+    upper,  # ADD (n) float32: upper bound of the distance to the row's own centroid
+    lower,  # ADD (n, g) uint16: lower bound of the distance to every other centroid of the group, in units
+    rows,  # OUT (n) int32: the rows that are left
+    best,  # OUT (n) float64: their squared distances to their own centroids
+):
+    """Update the bounds after the centroids have moved, and return the number of rows that the bounds do not decide."""
+    drift, steps, gap = moved
+    count = 0
+    for i in range(X.shape[0]):
+        if skipped[i]:
+            continue
+        label = labels[i]
+        near = (upper[i] + drift[label]) * UP + TINY
+        upper[i] = near
+        least = _lower_bounds(lower, i, steps)
+        if least > near * per_unit or near < gap[label]:
+            continue
+        square = _distance2(X, i, C, label)
+        near = np.sqrt(square) * UP + TINY
+        upper[i] = near
+        if least > near * per_unit + 1 or near < gap[label]:
+            continue
+        rows[count] = i
+        best[count] = square
+        count += 1
+    return count
+
+
+@fast_kernel
 def settle_rows(
     X,  # IN (n, d)
-    heads,  # IN (n, h): leading coordinates of the rows; X itself if there are none
+    heads,  # IN (m, h): leading coordinates of the undecided rows; X itself if there are none
+    rows,  # IN (m) int32: undecided rows
+    squares,  # IN (m) float64: their squared distances to their own centroids
     rounding,  # IN largest error of a score, relative to |x|^2
     per_unit,  # IN units of a lower bound per distance of one
     centers,  # IN the centroids, see `kmeans.projected.PackedCenters`
-    moved,  # IN their movement: drift (k), steps (g) uint16, gap (k)
-    labels,  # ADD (n) int32: -1 for none
+    labels,  # ADD (n) int32
     upper,  # ADD (n) float32: upper bound of the distance to the row's own centroid
     lower,  # ADD (n, g) uint16: lower bound of the distance to every other centroid of the group, in units
 ):
-    """Assign rows to their nearest centroids, with one lower bound for each row and group of centroids.
+    """Assign undecided rows to their nearest centroids, with one lower bound for each row and group of centroids.
 
-    Return the number of rows that the bounds did not decide, of pairs of rows and packs that they left open, and of distances
-    computed in all columns.
+    Return the number of pairs of rows and packs that the bounds left open, and of distances computed in all columns.
 
     Invariant, before and after: ``upper[i]`` is at least the distance to centroid ``labels[i]``, and ``lower[i, g]`` is at most
     the distance to every other centroid of group g. A group whose bound exceeds the upper bound is skipped. In the other groups,
@@ -285,65 +338,39 @@ def settle_rows(
     number is chosen.
     """
     order, group_of, starts, packs, z2, C, norms2 = centers
-    drift, steps, gap = moved
-    n, n_groups = X.shape[0], steps.shape[0]
-    n_lanes = packs.shape[2]
-    whole = heads.shape[1] == X.shape[1]
-    dtype = X.dtype.type
+    n_rows, n_groups, n_lanes, width = rows.shape[0], starts.shape[0] - 1, packs.shape[2], heads.shape[0]
+    in_all_columns = heads.shape[1] == X.shape[1]
     scores = np.empty((ROWS, n_lanes), X.dtype)
     hits, lows = np.empty(ROWS, np.int64), np.empty(ROWS, X.dtype)
-    open_rows, selected = np.empty(n + ROWS, np.int32), np.empty(n + ROWS, np.int32)
-    limits = np.full(n, np.inf, X.dtype)  # of scores in the leading coordinates
-    best, norm, off, reach = np.empty(n), np.empty(n), np.empty(n), np.empty(n, np.int64)
-    floor, runner_up, before = np.empty(n, X.dtype), np.empty(n), np.empty(n, np.uint16)
-    visited = opened = computed = 0
-
-    unlabeled = 0
-    for i in range(n):
-        if labels[i] < 0:
-            selected[unlabeled] = i
-            unlabeled += 1
-    for i in range(unlabeled, unlabeled + ROWS):
-        selected[i] = selected[max(unlabeled - 1, 0)]
-    for first in range(0, unlabeled, ROWS):  # the nearest of the first pack gives them an upper bound
-        _score_tile(heads, selected, first, packs, 0, z2, limits, scores, hits, lows)
-        for r in range(min(ROWS, unlabeled - first)):
-            labels[selected[first + r]] = order[np.argmin(scores[r])]
-
-    for i in range(n):
-        label = labels[i]
-        near = (upper[i] + drift[label]) * UP + TINY
-        upper[i] = near
-        least = _lower_bounds(lower, i, steps)
-        if least > near * per_unit or near < gap[label]:
-            continue
-        best[i] = _distance2(X, i, C, label)
-        computed += 1
-        near = np.sqrt(best[i]) * UP + TINY
-        upper[i] = near
-        reach[i] = np.int64(min(near * per_unit, MAX_BOUND)) + 1  # groups with a lower bound up to this, in units, are searched
-        if least > reach[i] or near < gap[label]:
-            continue
+    # Arrays below are indexed like `heads`: by the position among the undecided rows, or by the row if there are no heads.
+    at, place, selected = np.empty(n_rows, np.int32), np.empty(width, np.int32), np.empty(n_rows + ROWS, np.int32)
+    limits = np.empty(width, X.dtype)  # of scores
+    best, norm, reach = np.empty(width), np.empty(width), np.empty(width, np.int64)
+    floor, runner_up, before = np.empty(width, X.dtype), np.empty(width), np.empty(width, np.uint16)
+    opened = computed = 0
+    for q in range(n_rows):
+        s = rows[q] if in_all_columns else q
+        at[q], place[s] = s, rows[q]
         total = 0.0
         for t in range(heads.shape[1]):
-            total += np.float64(heads[i, t]) * np.float64(heads[i, t])
-        norm[i] = total
-        off[i] = rounding * total
-        limits[i] = best[i] - total + off[i]
-        open_rows[visited] = i
-        visited += 1
+            total += np.float64(heads[s, t]) * np.float64(heads[s, t])
+        best[s], norm[s] = squares[q], total
+        limits[s] = best[s] - total + rounding * total
+        reach[s] = np.int64(min(upper[rows[q]] * per_unit, MAX_BOUND)) + 1  # groups with bounds up to this, in units, are open
 
-    for g in range(n_groups):
+    size = _rows_in_cache(heads)
+    for part in range(n_groups * -(-n_rows // size)):  # one group after another for the rows in the cache
+        start, g = part // n_groups * size, part % n_groups
         count = 0
-        for q in range(visited):
-            i = open_rows[q]
-            if lower[i, g] <= reach[i]:
-                selected[count] = i
+        for q in range(start, min(start + size, n_rows)):
+            s, i = at[q], rows[q]
+            if lower[i, g] <= reach[s]:
+                selected[count] = s
                 count += 1
-                before[i] = lower[i, g]
+                before[s] = lower[i, g]
                 lower[i, g] = MAX_BOUND
-                floor[i] = np.inf  # lowest score of the centroids that are excluded by it
-                runner_up[i] = np.inf  # lowest squared distance, or lower bound of it, of the others
+                floor[s] = np.inf  # lowest score of the centroids that are excluded by it
+                runner_up[s] = np.inf  # lowest squared distance, or lower bound of it, of the others
         if count == 0:
             continue
         for q in range(count, count + ROWS):
@@ -353,9 +380,9 @@ def settle_rows(
             for first in range(0, count, ROWS):
                 anything = _score_tile(heads, selected, first, packs, p, z2, limits, scores, hits, lows)
                 for r in range(min(ROWS, count - first)):
-                    i = selected[first + r]
-                    if lows[r] < floor[i]:
-                        floor[i] = lows[r]
+                    s = selected[first + r]
+                    if lows[r] < floor[s]:
+                        floor[s] = lows[r]
                     if anything == 0:
                         continue
                     mask = hits[r]
@@ -363,36 +390,39 @@ def settle_rows(
                         lane = _lowest_lane(mask)
                         mask &= mask - 1
                         candidate = order[p * n_lanes + lane]
+                        i = place[s]
                         label = labels[i]
                         if candidate == label:
                             continue
-                        if not whole:
+                        off = rounding * norm[s]
+                        if not in_all_columns:
                             computed += 1
-                            square = norms2[candidate] - 2 * np.float64(_product(X, i, C, candidate)) + norm[i] - 2 * off[i]
-                            if square > best[i]:
-                                runner_up[i] = min(runner_up[i], square)
+                            square = norms2[candidate] - 2 * np.float64(_product(X, i, C, candidate)) + norm[s] - 2 * off
+                            if square > best[s]:
+                                runner_up[s] = min(runner_up[s], square)
                                 continue
-                        elif np.float64(scores[r, lane]) > best[i] - norm[i] + off[i]:  # the limit has become lower
-                            floor[i] = min(floor[i], scores[r, lane])
+                        elif np.float64(scores[r, lane]) > best[s] - norm[s] + off:  # the limit has become lower
+                            floor[s] = min(floor[s], scores[r, lane])
                             continue
                         distance = _distance2(X, i, C, candidate)
                         computed += 1
-                        if distance < best[i] or (distance == best[i] and candidate < label):
+                        if distance < best[s] or (distance == best[s] and candidate < label):
                             old = group_of[label]  # the previous label is now another centroid of its group
                             lower[i, old] = min(
-                                np.int64(lower[i, old]), np.int64(min(np.sqrt(best[i]) * DOWN * per_unit, MAX_BOUND))
+                                np.int64(lower[i, old]), np.int64(min(np.sqrt(best[s]) * DOWN * per_unit, MAX_BOUND))
                             )
-                            best[i] = distance
+                            best[s] = distance
                             labels[i] = candidate
                             near = np.sqrt(distance) * UP + TINY
                             upper[i] = near
-                            reach[i] = np.int64(min(near * per_unit, MAX_BOUND)) + 1
-                            limits[i] = distance - norm[i] + off[i]
+                            reach[s] = np.int64(min(near * per_unit, MAX_BOUND)) + 1
+                            limits[s] = distance - norm[s] + off
                         else:
-                            runner_up[i] = min(runner_up[i], distance)
+                            runner_up[s] = min(runner_up[s], distance)
         for q in range(count):
-            i = selected[q]
-            square = min(max(np.float64(floor[i]) + norm[i] - off[i], 0.0), runner_up[i])
-            bound = np.int64(min(np.sqrt(square) * DOWN * per_unit, MAX_BOUND))
-            lower[i, g] = min(np.int64(lower[i, g]), max(np.int64(before[i]), bound))
-    return visited, opened, computed
+            s = selected[q]
+            i = place[s]
+            square = min(max(np.float64(floor[s]) + norm[s] - rounding * norm[s], 0.0), runner_up[s])
+            bound = np.int64(min(np.sqrt(max(square, 0.0)) * DOWN * per_unit, MAX_BOUND))
+            lower[i, g] = min(np.int64(lower[i, g]), max(np.int64(before[s]), bound))
+    return opened, computed

@@ -24,10 +24,9 @@ ALGORITHMS: dict[str, Assign] = {
 
 # The thresholds below only affect speed; `python -m bench algorithms` measures both sides of each.
 MIN_PRODUCTS_FOR_BOUNDS = 1000  # multiplications per row and step, k * d, below which updating bounds costs more than it saves
-MAX_REASSIGNED_FOR_BOUNDS = 0.05  # share of reassigned rows above which a step without bounds is faster (rows without heads)
 MIN_PAIRS_FOR_HEADS = 1 << 20  # row-centroid pairs, n * k, below which finding the basis of the heads costs as much as a step
 MIN_CENTERS_FOR_ONE_PASS = 512  # centroids from which on heads pay even if rows are assigned only once
-MAX_BOUNDS_SHARE = {True: 1 / 16, False: 3 / 4}  # bytes of bounds relative to those of X, if X is a memory map and otherwise
+MAX_BOUNDS_SHARE = {True: 1 / 16, False: 1 / 4}  # bytes of bounds relative to those of X, if X is a memory map and otherwise
 MIN_BOUNDS_ROOM = 1 << 25  # bytes that bounds may always take, however small X is
 
 
@@ -54,18 +53,24 @@ def choose_algorithm(rows: Rows, k: int) -> str:
 def assign_auto(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
     """Assign rows with projected bounds; without bounds while they would not pay.
 
-    With heads, rows that the bounds do not decide are cheap. Without heads they are not, so bounds are used only once few
-    rows are reassigned.
+    With heads, rows that the bounds do not decide are cheap. Without heads they are not, so bounds are used only once the
+    centroids have settled a little.
     """
     bounds: projected.ProjectedBounds | None = state.bounds
-    headless = rows.d <= projected.MAX_COLUMNS_WITHOUT_HEADS if bounds is None else bounds.heads.size == 0
-    if not headless and bounds is None and len(rows) * len(state.centers) < MIN_PAIRS_FOR_HEADS:
-        return partition.label_all(rows, state), None
-    if not headless or state.n_reassigned <= MAX_REASSIGNED_FOR_BOUNDS * len(rows):
-        return projected.assign(rows, state)
-    if bounds is not None:
+    reassigned = state.n_reassigned / len(rows)
+    if bounds is None:
+        tries_heads = rows.d >= projected.MIN_COLUMNS_FOR_HEADS and len(rows) * len(state.centers) >= MIN_PAIRS_FOR_HEADS
+        if not tries_heads and reassigned > projected.MAX_REASSIGNED_AT_START:
+            return partition.label_all(rows, state), None
+        bounds = projected.initial_bounds(rows, state)
+    if not bounds.n_steps:
+        bounds = projected.try_heads(rows, state.centers, bounds)
+        if not bounds.with_heads and reassigned > bounds.start_below:
+            return partition.label_all(rows, state), bounds
+    elif bounds.n_steps > 1 and not bounds.with_heads and not projected.pays(rows, state):
         bounds.forget(slice(None))
-    return partition.label_all(rows, state), bounds
+        return partition.label_all(rows, state), bounds._replace(n_steps=0, start_below=reassigned / 2)
+    return projected.assign(rows, state._replace(bounds=bounds))
 
 
 def assign_once(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:

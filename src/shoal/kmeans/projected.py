@@ -1,14 +1,12 @@
-"""Exact k-means with bounds from projections, for wide rows and many centroids. An algorithm of this library.
+"""Exact k-means with bounds for groups of centroids, and projections where they help. An algorithm of this library.
 
-The *head* of a row consists of its leading coordinates along a few principal directions, and the norm of the remainder.
-Distances between heads are lower bounds of distances between rows (see `data.pca`). A centroid whose head is farther from
-that of a row than the row is from its present centroid cannot be nearer, which takes only a few columns to find out; exact
-distances are computed for the other centroids only. There are two heads, nested: a coarse one for all pairs and a fine one
-for pairs that the coarse one does not exclude. Rows of at most `MAX_COLUMNS_WITHOUT_HEADS` columns are their own heads.
+Rows have bounds as in Yinyang k-means: one upper bound, and one lower bound for each group of neighboring centroids, stored in
+two bytes. Rows whose upper bound is below all lower bounds are skipped; the others are compared with the groups that their
+bounds leave open, a few rows and centroids at a time (see `kernels.tiles`).
 
-In addition, rows have bounds as in Yinyang k-means: one upper bound, and one lower bound for each group of neighboring
-centroids, which follows from distances between heads and is stored in two bytes. Rows whose upper bound is below all lower
-bounds are skipped; the others are compared with the groups that their bounds do not exclude.
+Where the rows are close to a plane of few dimensions, only *heads* are compared at first: the leading coordinates of a row along
+a few principal directions, and the norm of the remainder. Distances between heads are lower bounds of distances between rows
+(see `data.pca`), so that most centroids are excluded in a few columns. Whether this is faster is measured on a sample.
 
 References
 ----------
@@ -21,44 +19,46 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.metrics.pairwise import euclidean_distances
 
 from ..data import pca as directions
-from ..data.blocks import DenseBlock, rounding
-from ..data.cancellation import pieces
+from ..data.blocks import Centers, DenseBlock, rounding
+from ..data.cancellation import now, pieces
 from ..data.pca import SAMPLE, basis_of, head_of
 from ..data.rows import Rows
 from ..data.types import Array
 from ..fit.partition import Partition, StepStats, sums_need_recompute
-from ..kernels import TINY, UP, dense
+from ..kernels import TINY, UP, tiles
 from .center_groups import gaps, group_centers
 
 # Results do not depend on the constants below, only speed and memory do.
-MAX_COLUMNS_WITHOUT_HEADS = 64  # columns up to which a row is its own head; wider rows are, too, if heads exclude too little
-MAX_NARROW_COLUMNS = 256  # columns up to which rows are narrow: shorter fine heads, and none in the first step
-COARSE_COLUMNS = 32  # columns of a coarse head; the last one is the norm of the remainder
-FINE_COLUMNS = (48, 64)  # columns of a coarse and a fine head together, for narrow rows and for wider ones
+MIN_COLUMNS_FOR_HEADS = 64  # columns from which on heads are tried
+MAX_NARROW_COLUMNS = 256  # columns up to which heads have the first of these numbers of columns
+HEAD_COLUMNS = (32, 64)  # the last column is the norm of the remainder
 MAX_GROUPS = 64  # groups of centroids, each with a lower bound of two bytes per row
-MAX_SCORES_PER_TILE = 1 << 18  # coarse scores computed by one GEMM, few enough to stay in the cache until they are read
-MAX_PAIRS_PER_CALL = 1 << 24  # row-centroid pairs per kernel call, which cannot be interrupted: about 50 ms
-TRIAL_ROWS = 256  # rows on which heads are tried before they are computed for all rows
-MAX_OPEN_SHARE = 0.5  # share of centroids not excluded by heads in that trial, above which rows are their own heads
-PROBE_ROWS = 512  # first rows of a block, from which the share of open pairs is estimated
-MIN_OPEN_SHARE_FOR_GEMM = 0.5  # share of open pairs above which a GEMM of all pairs is faster than scores of the open ones
+MAX_BOUNDS_SHARE = 0.2  # bytes of lower bounds relative to those of the row, above which groups are larger
+MAX_PRODUCTS_PER_CALL = 1 << 30  # multiplications per kernel call, which cannot be interrupted: about 50 ms
+MAX_COLUMNS_FOR_GAPS = 128  # columns up to which distances between centroids are worth their cost, for all k
+TRIAL_ROWS = 120  # rows on which the cost of a step with and without heads is measured
+TRIALS = 2  # of which the fastest counts
+MAX_REASSIGNED_AT_START = 0.25  # share of reassigned rows above which the centroids move too far for bounds without heads
+OPEN_PACK_COST = 30  # cost of a row and pack that the bounds leave open, beside its columns, in multiply-adds of a vector
+TRIAL_STEPS = (0, 3, 10)  # steps before which heads are tried: what they exclude changes as the centroids settle
 BOUND_RANGE = 8.0  # largest lower bound that can be stored, in median norms of the rows
 
 
 class ProjectedBounds(NamedTuple):
-    """Bounds and heads of all rows, and the arrangement of the centroids that the bounds refer to."""
+    """Bounds of all rows, and the arrangement of the centroids that the bounds refer to."""
 
     anchor: Array  # (k, d): centroids to which the bounds refer
     upper: Array  # (n) float32
     lower: Array  # (n, groups) uint16, in units
     unit: float  # distance per unit of a lower bound
-    heads: Array  # (n, fine); (n, 0) if rows are their own heads
-    basis: Array  # (d, fine - 2); (d, 0) if rows are their own heads
+    basis: Array  # (d, head columns - 1); (d, 0) for rows of few columns
+    with_heads: bool  # whether heads are compared first
     order: Array  # (k): the centroids, group by group
-    groups: Array  # (groups + 1): start of each group in `order`, a multiple of LANES
+    groups: Array  # (groups + 1): start of each group in `order`, a multiple of the lanes of a pack
+    n_steps: int = 0  # since the bounds were made
+    start_below: float = MAX_REASSIGNED_AT_START  # share of reassigned rows below which bounds without heads are begun
 
     def forget(self, row: int | slice) -> None:
         """Reset the bounds of rows to the trivial ones, infinity and zero."""
@@ -67,9 +67,8 @@ class ProjectedBounds(NamedTuple):
     def expand(self, n: int, places: Array) -> ProjectedBounds:
         """Return bounds for n rows: those of the present rows at `places`, trivial ones elsewhere."""
         upper, lower = np.full(n, np.inf, np.float32), np.zeros((n, self.lower.shape[1]), np.uint16)
-        heads = np.empty((n, self.heads.shape[1]), self.heads.dtype)
-        upper[places], lower[places], heads[places] = self.upper, self.lower, self.heads
-        return self._replace(upper=upper, lower=lower, heads=heads)
+        upper[places], lower[places] = self.upper, self.lower
+        return self._replace(upper=upper, lower=lower)
 
     def undecided(self, rows: Array, labels: Array, C: Array) -> Array:
         """Return for which rows another one of the centroids C may be nearer than that of their label, (m) bool."""
@@ -77,6 +76,11 @@ class ProjectedBounds(NamedTuple):
         near = (self.upper[rows] + drift[labels]) * UP + TINY
         least = (self.lower[rows].astype(np.int32) - steps).min(axis=1)
         return np.asarray(least <= near * self.per_unit)
+
+    @property
+    def head_basis(self) -> Array:
+        """The basis of the heads, without columns if rows are compared in all columns."""
+        return self.basis if self.with_heads else self.basis[:, :0]
 
     @property
     def per_unit(self) -> float:
@@ -87,165 +91,179 @@ class ProjectedBounds(NamedTuple):
         """Return the distance that each centroid has moved since the bounds were set, and the largest per group, in units."""
         drift = np.linalg.norm(C.astype(np.float64) - self.anchor, axis=1)
         steps = np.ceil(np.maximum.reduceat(drift[self.order], self.groups[:-1]) / self.unit)
-        return drift, np.minimum(steps, dense.MOST).astype(np.uint16)
+        return drift, np.minimum(steps, tiles.MAX_BOUND).astype(np.uint16)
+
+    def open_share(self, X: Array, rows: Array, labels: Array, C: Array) -> float:
+        """Return the share of rows X and groups that the bounds would leave open in a step to the centroids C."""
+        _, steps = self.movement_to(C)
+        near = np.linalg.norm(X.astype(np.float64) - C[labels[rows]], axis=1) * self.per_unit
+        lower = self.lower[rows].astype(np.int32) - steps
+        is_open = lower <= np.where(lower.min(axis=1) <= near, near, -np.inf)[:, None]
+        return float(np.where(labels[rows] >= 0, is_open.mean(axis=1), 1.0).mean())
 
     def take(self, rows: Array) -> ProjectedBounds:
         """Return the bounds of some rows."""
-        return self._replace(upper=self.upper[rows], lower=self.lower[rows], heads=self.heads[rows])
+        return self._replace(upper=self.upper[rows], lower=self.lower[rows])
 
 
 class PackedCenters(NamedTuple):
-    """Centroids in the layout of `kernels.dense.settle_rows`: e groups of eight, one per vector lane, padded at the end."""
+    """Centroids in the layout of `kernels.tiles.settle_rows`, group by group; `lanes` of them per pack, padded at the end."""
 
-    order: Array  # (8 e) int32: number of the centroid, -1 for padding
+    order: Array  # (packs * lanes) int32: number of the centroid, -1 for padding
     group_of: Array  # (k) int32
-    starts: Array  # (groups + 1): start of each group, in eights
-    coarse: Array  # (e, c, 8): coarse heads times -2
-    z2: Array  # (8 e): squared norms of the coarse heads, rounded down; infinite for padding
-    Z: Array  # (8 e, h): heads
+    starts: Array  # (groups + 1): start of each group, in packs
+    packs: Array  # (packs, columns, lanes): heads of the centroids times -2
+    z2: Array  # (packs, lanes): squared norms of the heads, rounded down; infinite for padding
     C: Array  # (k, d)
+    norms2: Array  # (k) float64: squared norms, rounded down
 
 
 class ProjectedPlan(NamedTuple):
     """Arguments of one step that are the same for all blocks."""
 
-    lanes: PackedCenters
-    flat: Array  # (8 e, c): coarse heads times -2, one per row, for a GEMM
-    basis: Array  # (d, fine - 2); (d, 0) if rows are their own heads
+    centers: Centers
+    packed: PackedCenters
+    basis: Array  # (d, head columns - 1); (d, 0) if rows are compared in all columns
     moved: tuple[Array, Array, Array]  # drift (k), group drift in units (groups), gap (k)
     per_unit: float  # units of a lower bound per distance of one
     recompute: bool  # whether to recompute the cluster sums instead of updating them
 
 
-class Minima(NamedTuple):
-    """Lowest coarse scores |z|^2 - 2 y.z of m rows."""
-
-    eights: Array  # (e, m): over eight centroids
-    groups: Array  # (groups, m): over a group
-    bounds: Array  # (groups, m) uint16: the lower bound of the distance that follows, in units
-
-
-def group_size(k: int) -> int:
-    """Return the number of centroids per group, a multiple of the vector lanes."""
-    return dense.LANES * max(1, -(-k // (dense.LANES * MAX_GROUPS)))
-
-
-def fine_columns(d: int) -> int:
-    """Return the number of columns of the heads of rows with d columns."""
-    return FINE_COLUMNS[d > MAX_NARROW_COLUMNS]
+def group_size(k: int, d: int, dtype: np.dtype) -> int:
+    """Return the number of centroids per group, a multiple of the lanes of a pack."""
+    n_lanes = tiles.lanes(dtype)
+    n_groups = max(1, min(MAX_GROUPS, int(MAX_BOUNDS_SHARE * d * dtype.itemsize / 2)))
+    return n_lanes * max(1, -(-k // (n_lanes * n_groups)))
 
 
 def memory(n: int, d: int, k: int, dtype: np.dtype) -> int:
-    """Return the bytes of heads and bounds."""
-    heads = fine_columns(d) * dtype.itemsize if d > MAX_COLUMNS_WITHOUT_HEADS else 0
-    return n * (heads + 2 * -(-k // group_size(k)) + 4)
+    """Return the bytes of the bounds."""
+    return n * (2 * -(-k // group_size(k, d, dtype)) + 4)
 
 
 def directions_memory(n: int, d: int, dtype: np.dtype) -> float:
     """Return the bytes allocated while the basis of the heads is computed: the sample, a copy of it, and the basis."""
-    basis = directions.memory(0, d, FINE_COLUMNS[1], dtype.itemsize) if d > MAX_COLUMNS_WITHOUT_HEADS else 0
+    basis = directions.memory(0, d, HEAD_COLUMNS[1], dtype.itemsize) if d >= MIN_COLUMNS_FOR_HEADS else 0
     return min(n, SAMPLE) * d * 2.0 * dtype.itemsize + basis
 
 
 def initial_bounds(rows: Rows, state: Partition) -> ProjectedBounds:
     """Compute the basis of the heads, group the centroids, and return trivial bounds."""
     n, C = len(rows), state.centers
-    order, groups = group_centers(C, group_size(len(C)))
+    order, groups = group_centers(C, group_size(len(C), rows.d, rows.dtype))
     sample = rows.take(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int))
-    basis = np.empty((rows.d, 0), rows.dtype)
-    fine = fine_columns(rows.d)
-    if rows.d > MAX_COLUMNS_WITHOUT_HEADS:
-        basis = basis_of(sample, fine - 2)
-        if open_share(sample[:: len(sample) // TRIAL_ROWS + 1], C, basis) > MAX_OPEN_SHARE:
-            basis = basis[:, :0]
-    heads = np.empty((n, fine if basis.shape[1] else 0), rows.dtype)
     parts = np.array_split(sample, -(-len(sample) // TRIAL_ROWS))
     norms = np.concatenate([np.linalg.norm(part.astype(np.float64), axis=1) for part in parts])
-    unit = max(BOUND_RANGE * float(np.median(norms)) / dense.MOST, 2.0**-100)  # the inverse must be a finite float32
+    unit = max(BOUND_RANGE * float(np.median(norms)) / tiles.MAX_BOUND, 2.0**-100)  # the inverse must be a finite float32
     upper, lower = np.full(n, np.inf, np.float32), np.zeros((n, len(groups) - 1), np.uint16)
-    return ProjectedBounds(C, upper, lower, unit, heads, basis, order, groups)
+    width = HEAD_COLUMNS[rows.d > MAX_NARROW_COLUMNS]
+    basis = basis_of(sample, width - 1 if rows.d >= MIN_COLUMNS_FOR_HEADS else 0)
+    return ProjectedBounds(C, upper, lower, unit, basis, False, order, groups)
 
 
-def open_share(X: Array, C: Array, basis: Array) -> float:
-    """Return the mean share of centroids, other than the nearest, that heads do not exclude."""
-    bounds, distances = euclidean_distances(head_of(X, basis), head_of(C, basis)), euclidean_distances(X, C)
-    return float((bounds < distances.min(axis=1)[:, None]).sum(axis=1).mean() - 1) / max(len(C) - 1, 1)
+def try_heads(rows: Rows, C: Array, bounds: ProjectedBounds) -> ProjectedBounds:
+    """Return the bounds with heads if a few rows are assigned in less time with them, else without."""
+    if not bounds.basis.shape[1]:
+        return bounds
+    X = rows.take(np.linspace(0, len(rows) - 1, min(len(rows), TRIAL_ROWS)).astype(int))
+    block, seconds = DenseBlock(X), []
+    centers = DenseBlock.prepare(C)
+    labels = block.nearest(centers)
+    for b in (bounds._replace(with_heads=True), bounds._replace(with_heads=False)):
+        still = np.zeros(len(C)), np.zeros(len(b.groups) - 1, np.uint16), np.zeros(len(C))
+        plan = ProjectedPlan(centers, pack_centers(C, b), b.head_basis, still, b.per_unit, False)
+        times = []
+        for _ in range(TRIALS + 1):  # the first one may include compilation
+            upper, lower = np.full(len(X), np.inf, np.float32), np.zeros((len(X), len(b.groups) - 1), np.uint16)
+            started = now()
+            settle(block.X, labels.copy(), upper, lower, plan)
+            times.append(now() - started)
+        seconds.append(min(times))
+    return bounds._replace(with_heads=seconds[0] < seconds[1])
 
 
 def pack_centers(C: Array, b: ProjectedBounds) -> PackedCenters:
     """Arrange the centroids in the layout of the kernel."""
-    k, lanes = len(C), dense.LANES
-    filled = -(-k // lanes) * lanes
-    heads = head_of(C, b.basis, COARSE_COLUMNS) if b.basis.shape[1] else C
-    Z = np.zeros((filled, heads.shape[1]), C.dtype)
-    Z[:k] = heads[b.order]
-    coarse = Z[:, : COARSE_COLUMNS if b.basis.shape[1] else None]
-    z2 = np.full(filled, np.inf, C.dtype)
-    z2[:k] = np.einsum("ij,ij->i", coarse[:k], coarse[:k]) * (1 - 2 * rounding(C.dtype, C.shape[1]))
-    order = np.full(filled, -1, np.int32)
-    order[:k] = b.order
-    group_of = np.empty(k, np.int32)
-    group_of[b.order] = np.searchsorted(b.groups, np.arange(k), "right") - 1
-    eights = np.ascontiguousarray((-2 * coarse).reshape(-1, lanes, coarse.shape[1]).transpose(0, 2, 1))
-    return PackedCenters(order, group_of, -(-b.groups // lanes), eights, z2, Z, C)
+    heads = (head_of(C, b.basis) if b.with_heads else C)[b.order]
+    down = 1 - 2 * rounding(C.dtype, C.shape[1])
+    z2 = (np.einsum("ij,ij->i", heads, heads, dtype=np.float64) * down).astype(C.dtype)
+    packs = tiles.pack(-2 * heads)
+    order = np.full(packs.shape[0] * packs.shape[2], -1, np.int32)
+    order[: len(C)] = b.order
+    group_of = np.empty(len(C), np.int32)
+    group_of[b.order] = np.searchsorted(b.groups, np.arange(len(C)), "right") - 1
+    norms2 = np.einsum("ij,ij->i", C, C, dtype=np.float64) * down
+    return PackedCenters(order, group_of, -(-b.groups // packs.shape[2]), packs, tiles.pack_norms(z2), C, norms2)
+
+
+def settle(X: Array, labels: Array, upper: Array, lower: Array, plan: ProjectedPlan) -> tuple[int, float]:
+    """Assign rows; return the number of rows that the bounds do not decide, and the number of distances computed.
+
+    Rows without a label are assigned without bounds, unless heads give them a label to start from.
+    """
+    precision = (2 * rounding(X.dtype, X.shape[1]), plan.per_unit)
+    n_heads, n_computed, new = plan.basis.shape[1], 0.0, labels < 0
+    packed = plan.packed
+    k, d = packed.C.shape
+    share = (n_heads + 1) / d if n_heads else 1.0
+    if new.any():
+        ids = slice(None) if new.all() else np.flatnonzero(new)
+        part = DenseBlock(X[ids])
+        n_computed += len(part) * k * share
+        if n_heads:
+            labels[ids] = packed.order[nearest_head(head_of(part.X, plan.basis), packed)]
+            new = np.zeros_like(new)
+        else:
+            labels[ids] = part.nearest(plan.centers)
+    rows, squares = np.empty(len(X), np.int32), np.empty(len(X))
+    count = tiles.undecided_rows(X, plan.per_unit, packed.C, plan.moved, labels, new, upper, lower, rows, squares)
+    rows, squares = rows[:count], squares[:count]
+    if count:
+        heads = head_of(X if count == len(X) else X[rows], plan.basis) if n_heads else X
+        opened, computed = tiles.settle_rows(X, heads, rows, squares, *precision, tuple(packed), labels, upper, lower)
+        n_computed += computed + opened * packed.packs.shape[2] * share
+    return count + int(np.count_nonzero(new)), n_computed + count
+
+
+def nearest_head(heads: Array, packed: PackedCenters) -> Array:
+    """Return for each row the position of the centroid with the nearest head, up to rounding."""
+    labels, (limits, second) = np.full(len(heads), -1, np.int32), np.empty((2, len(heads)), heads.dtype)
+    tiles.two_best_packed(heads, rounding(heads.dtype, heads.shape[1]), packed.C, packed.packs, packed.z2, labels, limits, second)
+    return labels
 
 
 def assign_block(
-    block: DenseBlock, labels: Array, old: Array, weights: Array, upper: Array, lower: Array, heads: Array, plan: ProjectedPlan
+    block: DenseBlock, labels: Array, old: Array, weights: Array, upper: Array, lower: Array, plan: ProjectedPlan
 ) -> StepStats:
-    """Assign the rows of one block and return the changes of the cluster sums.
-
-    Rows are scored by a GEMM over all centroids, or only where their bounds are open. The share of open pairs among the rows
-    scored so far decides which; the first `PROBE_ROWS` rows use their bounds if they have labels.
-    """
-    X, (k, d) = block.X, plan.lanes.C.shape
-    width = plan.lanes.coarse.shape[1]
-    H = heads if width < d else X
-    precision = (2 * rounding(X.dtype, d), plan.per_unit)
-    tile, lanes = max(32, MAX_SCORES_PER_TILE // k // 8 * 8), tuple(plan.lanes)
-    if heads.shape[1] and np.isinf(upper).any():  # new rows, and rows whose bounds were reset
-        new = slice(None) if np.isinf(upper).all() else np.flatnonzero(np.isinf(upper))
-        heads[new] = head_of(X[new], plan.basis, COARSE_COLUMNS)
-    start, visited, computed, scored = 0, 0, 0, 0
-    all_pairs = labels.min() < 0  # rows without a label start with the centroid of the nearest head
-    while start < len(X):
-        size = tile if all_pairs else len(X) if start else PROBE_ROWS
-        n = min(size, len(X) - start)
-        minima = tuple(_score_all(H[start : start + n], precision, plan)) if all_pairs else None
-        opened = 0
-        for piece in pieces(n, n if all_pairs else max(1, MAX_PAIRS_PER_CALL // k)):
-            s = slice(start + piece.start, start + piece.stop)
-            rows, distances, eights = dense.settle_rows(
-                X[s], H[s], minima, *precision, lanes, plan.moved, labels[s], upper[s], lower[s]
-            )
-            visited, computed, opened = visited + rows, computed + distances, opened + eights
-        scored += n * k if all_pairs else opened * dense.LANES
-        all_pairs = all_pairs or opened * dense.LANES > MIN_OPEN_SHARE_FOR_GEMM * n * k
-        start += n
-    return StepStats(block.moves(weights, old, labels, k, plan.recompute), visited, computed + scored * width // d)
+    """Assign the rows of one block and return the changes of the cluster sums."""
+    k, d = plan.packed.C.shape
+    n_undecided, n_computed = 0, 0.0
+    for s in pieces(len(block), max(MAX_PRODUCTS_PER_CALL // (k * d), tiles.ROWS)):
+        undecided, computed = settle(block.X[s], labels[s], upper[s], lower[s], plan)
+        n_undecided, n_computed = n_undecided + undecided, n_computed + computed
+    return StepStats(block.moves(weights, old, labels, k, plan.recompute), n_undecided, int(n_computed))
 
 
-def _score_all(heads: Array, precision: tuple[float, float], plan: ProjectedPlan) -> Minima:
-    """Score rows against all centroids in the coarse columns, by a GEMM."""
-    lanes, width = plan.lanes, plan.flat.shape[1]
-    S = np.dot(plan.flat, heads[:, :width].T)
-    shape = (len(lanes.starts) - 1, len(heads))
-    minima = Minima(np.empty((len(lanes.coarse), len(heads)), S.dtype), np.empty(shape, S.dtype), np.empty(shape, np.uint16))
-    dense.coarse_minima(S, lanes.z2, heads, width, lanes.starts, *precision, *minima)
-    return minima
+def pays(rows: Rows, state: Partition) -> bool:
+    """Return whether a step with the bounds of the state is expected to take less time than one without."""
+    b: ProjectedBounds = state.bounds
+    places = np.linspace(0, len(rows) - 1, min(len(rows), 4 * TRIAL_ROWS)).astype(int)
+    share = b.open_share(rows.take(places), places, state.labels, state.centers)
+    if b.basis.shape[1]:
+        return True
+    return share * (rows.d + OPEN_PACK_COST) + OPEN_PACK_COST * tiles.lanes(rows.dtype) / len(state.centers) < rows.d
 
 
 def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], ProjectedBounds]:
-    """Assign rows, comparing only rows and groups that the bounds do not decide. The first step compares all pairs."""
+    """Assign rows, comparing only rows and groups that the bounds do not decide."""
     b: ProjectedBounds | None = state.bounds
     C = state.centers
     if b is None:
         b = initial_bounds(rows, state)
-    gap = gaps(C) if C.shape[1] <= 2 * MAX_COLUMNS_WITHOUT_HEADS else np.zeros(len(C))
+    if b.n_steps in TRIAL_STEPS:
+        b = try_heads(rows, C, b)
+    gap = gaps(C) if C.shape[1] <= MAX_COLUMNS_FOR_GAPS else np.zeros(len(C))
     moved = (*b.movement_to(C), gap)
-    first = state.bounds is None and rows.d <= MAX_NARROW_COLUMNS
-    lanes = pack_centers(C, b._replace(basis=b.basis[:, :0]) if first else b)
-    flat = -2 * lanes.Z[:, : lanes.coarse.shape[1]]
-    plan = ProjectedPlan(lanes, flat, b.basis, moved, b.per_unit, sums_need_recompute(state))
-    per_row = (state.labels, state.labels.copy(), rows.weights, b.upper, b.lower, b.heads)
-    return rows.map_blocks(assign_block, plan, per_row=per_row), b._replace(anchor=C)
+    plan = ProjectedPlan(rows.prepare(C), pack_centers(C, b), b.head_basis, moved, b.per_unit, sums_need_recompute(state))
+    per_row = (state.labels, state.labels.copy(), rows.weights, b.upper, b.lower)
+    return rows.map_blocks(assign_block, plan, per_row=per_row), b._replace(anchor=C, n_steps=b.n_steps + 1)
