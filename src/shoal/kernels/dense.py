@@ -26,6 +26,15 @@ def squared_distance(X, i, C, j):
 
 
 @fast_kernel
+def _product(X, i, C, j):
+    """Return x.c of row i and centroid j, in the dtype of the rows."""
+    total = X.dtype.type(0)
+    for t in range(X.shape[1]):
+        total += X[i, t] * C[j, t]
+    return total
+
+
+@fast_kernel
 def _norm2(X, i, width):
     """Return |x|^2 of the first `width` columns of row i, in float64."""
     total = 0.0
@@ -287,5 +296,6 @@ def lower_least(
 ):
     """Update `least` after adding a centroid; compute distances only where a lower bound is below the current value."""
     for i in range(X.shape[0]):
-        if norms2[i] + norms2[c] - 2 * (products[i] + rest[i] * rest[c]) - slack < least[i]:
+        norms = norms2[i] + norms2[c] - slack
+        if norms - 2 * (products[i] + rest[i] * rest[c]) < least[i] and norms - 2 * np.float64(_product(X, i, X, c)) < least[i]:
             least[i] = min(least[i], squared_distance(X, i, X, c))
