@@ -9,8 +9,7 @@ Learning (ICML).
 
 Differs from the paper: of 2 + log k candidates per centroid, the one that lowers the energy most is chosen (greedy k-means++,
 as in scikit-learn). A sample is used if there are many rows (see `sample`). Up to 256 centroids are then improved by local
-search (see `local_search`). `plus_plus_refined` also runs steps of Lloyd's
-algorithm on the sample, as Bradley and Fayyad do.
+search (see `local_search`). `plus_plus_refined` also runs steps of Lloyd's algorithm on the sample, as Bradley and Fayyad do.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ MAX_SWAPS = 200  # swaps to try; at most two per centroid
 MAX_CENTERS_TO_SWAP = 256  # for more centroids, `MAX_SWAPS` swaps improve too little
 
 # Steps of Lloyd's algorithm on the sample, if they are cheap compared with steps on all rows.
-MIN_ROWS_PER_SAMPLE_ROW = 4
-MIN_SAMPLE_ROWS_PER_CENTER = 100
+MIN_ROWS_PER_SAMPLE_ROW = 4  # otherwise the sample is not much smaller than all rows
+MIN_SAMPLE_ROWS_PER_CENTER = 100  # otherwise the centroids would overfit the sample
 MAX_STEPS = 100
 MAX_COST = 4  # of all steps together, in steps on all rows
 MIN_IMPROVEMENT = 1e-5  # steps end once they lower the energy by less than this share
@@ -59,7 +58,7 @@ def _plus_plus(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline)
 
 
 def plus_plus_refined(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
-    """Like `plus_plus`, followed by steps of Lloyd's algorithm on the sample if it is small compared with all rows."""
+    """Choose rows like `plus_plus`, then run steps of Lloyd's algorithm on the sample if it is small compared with all rows."""
     centers, sample = _plus_plus(rows, k, rng, deadline)
     ratio = n_weighted_rows(rows) // len(sample.X)
     if ratio < MIN_ROWS_PER_SAMPLE_ROW or len(sample.X) < MIN_SAMPLE_ROWS_PER_CENTER * k or rows.is_sparse or rows.frame.bits:

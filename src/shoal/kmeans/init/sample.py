@@ -19,7 +19,7 @@ from ...data.types import Array
 from ...fit.random_streams import KEYS, generator
 from ...kernels import dense
 
-# Rows of the sample: at least both of these.
+# The sample has at least this number of rows, and this number per centroid.
 MIN_SAMPLE_ROWS = 20_000
 SAMPLE_ROWS_PER_CENTER = 50
 MAX_WORK_FOR_LARGER_SAMPLE = 1 << 24  # rows x columns x centroids up to which it is larger: narrow data may have rare clusters
