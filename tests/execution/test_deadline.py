@@ -21,7 +21,7 @@ from shoal.execution.threads import Threads, on_threads
 from shoal.execution.time_estimate import labelling_seconds
 from shoal.fit.loop import Limits, drive
 from shoal.fit.random_streams import draw_at_once, generator
-from shoal.kmeans.init import SETTLED
+from shoal.kmeans.init import REFINING_INITIALIZERS
 from tests.fit.test_loop import count, never
 from tests.strategies import blobs, cloud
 
@@ -140,7 +140,7 @@ class TestSteps:
         assert Limits(10).part() == Limits(10)
 
 
-def seeded(name, rows, k, deadline=NO_DEADLINE, seedings=SETTLED.methods):
+def seeded(name, rows, k, deadline=NO_DEADLINE, seedings=REFINING_INITIALIZERS.methods):
     frame = Frame(bits=True) if isinstance(rows, Codes) else Frame()
     source = rows if isinstance(rows, Codes) else find_source(rows)
     with on_threads(Rows.of(source, frame=frame)) as opened:
@@ -153,7 +153,7 @@ bits = Codes(packed(X > 0), 70)
 
 
 class TestSeeding:
-    @pytest.mark.parametrize("name", SETTLED.methods)
+    @pytest.mark.parametrize("name", REFINING_INITIALIZERS.methods)
     @pytest.mark.parametrize("layout", LAYOUTS)
     @pytest.mark.parametrize("tick", [0.01, 1.0, 100.0])
     def test_one_that_is_late_is_cut_short_and_gives_different_rows(self, clock, name, layout, tick):
@@ -172,13 +172,13 @@ class TestSeeding:
         assert len(np.unique(C, axis=0)) == 200
         assert deadline.skipped
 
-    @pytest.mark.parametrize("name", SETTLED.methods)
+    @pytest.mark.parametrize("name", REFINING_INITIALIZERS.methods)
     def test_time_enough_changes_nothing(self, clock, name):
         deadline = Deadline(1.0)  # the clock stands still
         np.testing.assert_array_equal(seeded(name, X, 30, deadline), seeded(name, X, 30))
         assert not deadline.skipped
 
-    @pytest.mark.parametrize("name", SETTLED.methods)
+    @pytest.mark.parametrize("name", REFINING_INITIALIZERS.methods)
     def test_without_a_budget_no_clock_decides(self, clock, name):
         clock.tick = 1e9
         first = seeded(name, X, 30)

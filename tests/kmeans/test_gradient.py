@@ -1,4 +1,4 @@
-"""`GradientKMeans`: the oracle's centres, batch and online."""
+"""`GradientKMeans`: equal to the oracle, batch and online."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def orders(X, epochs):
         return [shuffled(rows, keys, generator(SEED, 0, t + 1)) for t in range(epochs)]
 
 
-class TestIsTheOracle:
+class TestOracle:
     @LAYOUTS
     @METRICS
     @pytest.mark.parametrize("weighted", [False, True])
@@ -48,15 +48,15 @@ class TestIsTheOracle:
             np.testing.assert_allclose(model.cluster_centers_, C, atol=1e-10)
             np.testing.assert_array_equal(model.labels_, naive.labels(rows, C))
 
-    def test_the_paper_s_rate_is_k_means_where_it_is_one_over_the_rows(self):
-        """Equation 6: with 1/N_k for a learning rate the batch step is Lloyd's."""
+    def test_a_rate_of_one_over_the_rows_gives_k_means(self):
+        """With a learning rate of 1 / N_k (equation 6), a batch step is one of Lloyd's algorithm."""
         X = cloud(300, 4)
         one, other = fit(X, X[:1], learning_rate=1 / 300, max_iter=1), KMeans(1).fit(X)
         np.testing.assert_allclose(one.cluster_centers_, other.cluster_centers_, atol=1e-12)
 
     @pytest.mark.parametrize("rate", [0.5, 0.999])
-    def test_sparse_centres_that_fade_quickly(self, rate):
-        """Their common factor falls below what float64 can hold, unless it is multiplied in."""
+    def test_sparse_centroids_whose_scale_underflows(self, rate):
+        """The common factor of a sparse centroid would underflow in float64 unless it is multiplied in."""
         X = np.random.default_rng(0).poisson(0.3, (2000, 8)) + np.eye(1, 8)
         dense, thin = (fit(rows, X[:2], mode="online", learning_rate=rate) for rows in (X, sparse.csr_array(X)))
         np.testing.assert_allclose(dense.cluster_centers_, thin.cluster_centers_, atol=1e-10)
@@ -64,7 +64,7 @@ class TestIsTheOracle:
 
 class TestRelations:
     @pytest.mark.parametrize(("mode", "metric"), [("batch", "euclidean"), ("batch", "cosine"), ("online", "euclidean")])
-    def test_weights_are_repetitions(self, mode, metric):
+    def test_weights_equal_repetitions(self, mode, metric):
         X, rng = cloud(150, 3), np.random.default_rng(0)
         weights, order = rng.integers(0, 4, 150), rng.permutation(150)
         one = fit(X[order], X[:9], weights[order], metric=metric, mode=mode)
@@ -73,31 +73,31 @@ class TestRelations:
 
     @MODES
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_same_for_any_number_of_threads(self, mode, dtype):
+    def test_result_does_not_depend_on_threads(self, mode, dtype):
         X = blobs(20_000, 30, 9, spread=3, dtype=dtype)[0]
         one, *others = (fit(X, X[:9], n_threads=n, mode=mode, max_iter=2) for n in (1, 2, 4))
         for other in others:
             np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
 
     @METRICS
-    def test_without_a_rate_energy_never_rises(self, metric):
+    def test_energy_never_increases_with_the_default_rate(self, metric):
         X = np.concatenate([cloud(2000, 4), cloud(50, 4, seed=1) + 8])
         energies = [record["energy"] for record in fit(X, X[-6:], max_iter=50, metric=metric).history_]
         assert (np.diff(energies) <= 1e-12 * energies[0]).all()
 
     @MODES
-    def test_is_near_to_k_means_on_clusters(self, mode):
+    def test_is_close_to_k_means_on_blobs(self, mode):
         X, y = blobs(2000, 4, 5)
         model = fit(X, spread_rows(X, y), mode=mode, max_iter=50)
         assert model.inertia_ < 1.01 * KMeans(5, init=spread_rows(X, y)).fit(X).inertia_
 
     @MODES
-    def test_no_cluster_is_lost(self, mode):
+    def test_no_cluster_stays_empty(self, mode):
         X, y = blobs(500, 3, 5)
         model = fit(X, np.vstack([spread_rows(X, y), [[1e4] * 3]]), mode=mode)
         assert len(np.unique(model.labels_)) == 6
 
-    def test_steps_end_when_they_are_small(self):
+    def test_stops_when_the_shift_is_at_most_tol(self):
         X = cloud(1000, 3)
         model = fit(X, X[:6], tol=1e-4, max_iter=500)
         assert model.stop_reason_ == "converged"
@@ -112,23 +112,23 @@ class TestRelations:
         ({"learning_rate": 1e9, "n_clusters": 1}, r"learning_rate=1000000000\.0 .* diverge .* for instance 0\.02"),
     ],
 )
-def test_bad_parameters_are_refused(options, message):
+def test_invalid_parameters_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         GradientKMeans(**options).fit(cloud(50, 3))
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-3])
-def test_online_shares_do_what_rows_do(scale):
-    """Weights that add up to one, or nearly so, are not too light to move a centre."""
+def test_the_scale_of_weights_does_not_matter(scale):
+    """Weights that add up to about one still move centroids."""
     X, y = blobs(600, 3, 3)
     start = spread_rows(X, y) + 1
-    rows, shares = (
+    ones, shares = (
         GradientKMeans(3, init=start, mode="online", random_state=0).fit(X, sample_weight=np.full(600, w)) for w in (1, scale)
     )
-    assert shares.inertia_ / scale == pytest.approx(rows.inertia_, rel=1e-6)
+    assert shares.inertia_ / scale == pytest.approx(ones.inertia_, rel=1e-6)
 
 
-def test_an_empty_cluster_moves_no_other_centre():
+def test_filling_an_empty_cluster_moves_no_other_centroid():
     X = np.concatenate([cloud(50, 2), cloud(50, 2, 1) + 20])
     start = np.array([[3.0, 3], [15, 15], [1e3, 1e3]])
     model = GradientKMeans(3, init=start, learning_rate=1e-9, max_iter=1).fit(X)

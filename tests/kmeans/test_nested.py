@@ -1,4 +1,4 @@
-"""Nested mini-batches against the paper's pseudo-code, and what may be relied on."""
+"""`NestedKMeans`: equal to an oracle of the paper's pseudo-code, and its guarantees."""
 
 import numpy as np
 import pytest
@@ -8,15 +8,17 @@ from shoal import KMeans, NestedKMeans
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
 from shoal.execution.threads import on_threads
+from shoal.fit import partition
 from shoal.fit.random_streams import generator
 from shoal.kmeans import nested
 from shoal.kmeans.dispatch import ALGORITHMS, select_algorithm
+from shoal.kmeans.growing_batches import GrowingBatches
 from tests import naive
 from tests.strategies import blobs, cloud
 
 X, _ = blobs(3000, 6, 5)
 NAMES = ["auto", *ALGORITHMS]
-ROUGH = X + 2 * cloud(3000, 6, 1)  # so that it takes some steps
+ROUGH = X + 2 * cloud(3000, 6, 1)  # overlapping blobs need more steps
 
 
 def history(model, *names):
@@ -26,14 +28,14 @@ def history(model, *names):
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("rho", [0.3, 1.0, 10.0])
 @pytest.mark.parametrize("algorithm", NAMES)
-def test_steps_are_the_papers(algorithm, rho, layout):
+def test_steps_equal_the_oracle(algorithm, rho, layout):
     if algorithm == "projected" and layout is sparse.csr_array:
         pytest.skip("needs dense rows")
     C = ROUGH[:7]
     with on_threads(Rows.of(find_source(layout(ROUGH)))) as rows:
-        batches = nested.Batches(rows, len(C), generator(5, 0, 1))
+        batches = GrowingBatches(rows, len(C), generator(5, 0, 1))
         _, assign = select_algorithm(rows, 7, algorithm)
-        state = nested.partition.initial_partition(batches.first(200), C)
+        state = partition.initial_partition(batches.batch(200), C)
         for size, labels, centers in naive.nested(ROUGH, C, batches.order.first(len(X)), 200, rho, 25):
             before = state.labels
             state, info = nested.step(batches, state, nested.NestedPlan(assign, rho, 200, watch=False))
@@ -54,51 +56,51 @@ def test_all_algorithms_give_the_same_result(dtype):
         assert history(model, "batch", "reassigned") == history(models[0], "batch", "reassigned")
 
 
-def test_bounds_spare_distances():
+def test_bounds_save_distances():
     options = {"init": ROUGH[:20], "batch_size": 500, "random_state": 0}
     models = [NestedKMeans(20, algorithm=a, **options).fit(ROUGH) for a in ("elkan", "lloyd")]
-    fewer, all_ = (sum(record["distances"] for record in model.history_) for model in models)
-    assert fewer < all_ / 2
+    bounded, plain = (sum(record["distances"] for record in model.history_) for model in models)
+    assert bounded < plain / 2
 
 
-def test_projected_refuses_sparse_rows():
+def test_projected_rejects_sparse_rows():
     with pytest.raises(ValueError, match=r"algorithm='projected' needs dense rows"):
         NestedKMeans(3, algorithm="projected").fit(sparse.csr_array(X))
 
 
-def test_ends_at_a_fixed_point_of_lloyds_method():
+def test_ends_at_a_fixed_point_of_lloyd():
     model = NestedKMeans(6, init=ROUGH[:6], batch_size=100, tol=0, random_state=0).fit(ROUGH)
     assert model.stop_reason_ == "converged"
     assert model.remaining_ == 0
     assert model.history_[-1]["batch"] == len(ROUGH)
-    on = KMeans(6, init=model.cluster_centers_, tol=0).fit(ROUGH)
-    np.testing.assert_allclose(on.cluster_centers_, model.cluster_centers_, rtol=1e-12)
+    further = KMeans(6, init=model.cluster_centers_, tol=0).fit(ROUGH)
+    np.testing.assert_allclose(further.cluster_centers_, model.cluster_centers_, rtol=1e-12)
 
 
-def test_batches_double_and_hold_each_other():
+def test_batches_double_and_are_nested():
     sizes = [record["batch"] for record in NestedKMeans(6, batch_size=100, random_state=0).fit(ROUGH).history_]
     assert set(sizes) <= {100, 200, 400, 800, 1600, 3000}
     assert sizes == sorted(sizes)
     with on_threads(Rows.of(find_source(ROUGH))) as rows:
-        batches = nested.Batches(rows, 5, generator(0))
-        small, large = (batches.first(size).take(np.arange(100)) for size in (100, 200))
+        batches = GrowingBatches(rows, 5, generator(0))
+        small, large = (batches.batch(size).take(np.arange(100)) for size in (100, 200))
     np.testing.assert_array_equal(small, large)
 
 
-def test_one_batch_of_all_rows_is_lloyds_method():
+def test_one_batch_of_all_rows_equals_lloyd():
     model, lloyd = (m.fit(ROUGH) for m in (NestedKMeans(6, init=ROUGH[:6], batch_size=9999), KMeans(6, init=ROUGH[:6])))
     np.testing.assert_array_equal(model.cluster_centers_, lloyd.cluster_centers_)
     assert model.n_iter_ == lloyd.n_iter_
 
 
-def test_threads_change_nothing():
+def test_result_does_not_depend_on_threads():
     rows = np.tile(ROUGH, (6, 8)).astype(np.float32)
     models = [NestedKMeans(9, init=rows[:9], n_threads=t, random_state=0).fit(rows) for t in (1, 2, 4)]
     for model in models[1:]:
         np.testing.assert_array_equal(model.cluster_centers_, models[0].cluster_centers_)
 
 
-def test_a_map_is_not_copied(tmp_path):
+def test_a_memory_map_is_not_copied(tmp_path):
     rows = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float64, ROUGH.shape)
     rows[:] = ROUGH
     with on_threads(Rows.of(find_source(rows))) as all_rows:
@@ -107,7 +109,7 @@ def test_a_map_is_not_copied(tmp_path):
     np.testing.assert_array_equal(model.cluster_centers_, copied.cluster_centers_)
 
 
-def test_rows_without_weight_have_no_say():
+def test_rows_of_weight_zero_have_no_effect():
     weights = np.ones(len(X))
     weights[: len(X) // 2] = 0
     rows = ROUGH.copy()
@@ -119,15 +121,15 @@ def test_rows_without_weight_have_no_say():
 
 class TestQuality:
     @pytest.mark.parametrize("seed", range(5))
-    def test_is_kept(self, seed):
+    def test_bounds_the_excess_energy(self, seed):
         rows = cloud(60000, 8, seed, np.float32)
         early, late = (NestedKMeans(20, init=rows[:20], quality=q, tol=0, random_state=seed).fit(rows) for q in (0.02, 0.0))
         assert early.inertia_ <= 1.02 * late.inertia_
         assert sum(record["rows"] for record in early.history_) < 0.5 * sum(record["rows"] for record in late.history_)
         assert 0 < early.remaining_ < 0.02
 
-    def test_what_rows_cost_that_nobody_had_seen(self):
-        """Twenty rows a centre fit them better than any other rows; it tells less and less."""
+    def test_energy_of_new_rows_falls_less_with_larger_batches(self):
+        """Centroids fit the rows of a small batch better than other rows; the difference vanishes as the batch grows."""
         rows = cloud(20000, 20)
         model = NestedKMeans(50, batch_size=1000, quality=1e-9, rho=10, random_state=0).fit(rows)
         falls = []
@@ -138,7 +140,7 @@ class TestQuality:
         assert falls == sorted(falls, reverse=True)
         assert falls[-1] < 0.5 * falls[0]
 
-    def test_of_what_is_perfect(self):
+    def test_of_a_fit_of_energy_zero(self):
         rows = np.repeat([[0.0], [1.0]], 500, axis=0)
         assert NestedKMeans(2, batch_size=50, quality=0.01, random_state=0).fit(rows).remaining_ == 0
 
@@ -146,14 +148,14 @@ class TestQuality:
 @pytest.mark.parametrize(
     "bad", [{"batch_size": 0}, {"rho": 0}, {"rho": -1}, {"quality": 1}, {"quality": -0.1}, {"algorithm": "k"}]
 )
-def test_bad_parameters_are_named(bad):
+def test_invalid_parameters_are_rejected_by_name(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         NestedKMeans(3, **bad).fit(X)
 
 
 @pytest.mark.parametrize("max_iter", range(1, 16))
-def test_a_batch_that_has_just_grown_is_labelled_wherever_the_fit_ends(max_iter):
-    """Rows that join a batch at a standstill have no label yet; the fit may end before their first step."""
+def test_labels_are_complete_if_the_fit_ends_after_the_batch_has_grown(max_iter):
+    """Rows that have just joined the batch have no label until the next step."""
     X, _ = blobs(400, 3, 4)
     model = NestedKMeans(4, batch_size=100, rho=1e9, tol=0.0, max_iter=max_iter, init=X[:4], random_state=0).fit(X)
     np.testing.assert_array_equal(model.labels_, model.predict(X))

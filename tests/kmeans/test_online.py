@@ -1,4 +1,4 @@
-"""`OnlineKMeans`: the oracle's centres when rows come in the same order."""
+"""`OnlineKMeans`: equal to the oracle for the same order of rows."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from shoal import KMeans, OnlineKMeans
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
 from shoal.execution.threads import on_threads
-from shoal.fit import streaming_means as running
+from shoal.fit import streaming_means
 from shoal.fit.random_streams import generator
 from shoal.fit.shuffle import keys_of, shuffled
 from tests import naive
@@ -25,14 +25,14 @@ def fit(X, start, weights=None, **options):
 
 
 def orders(X, epochs, weights=None):
-    """The rows of each epoch."""
+    """Return the order of the rows in each epoch."""
     weights = None if weights is None else np.asarray(weights, float)
     with on_threads(Rows.of(find_source(X), weights)) as rows:
         keys = keys_of(rows)
         return [shuffled(rows, keys, generator(SEED, 0, t + 1)) for t in range(epochs)]
 
 
-class TestIsTheOracle:
+class TestOracle:
     @LAYOUTS
     @METRICS
     @pytest.mark.parametrize("weighted", [False, True])
@@ -45,34 +45,34 @@ class TestIsTheOracle:
         start = X[[0, 1, 2, 50, 51, 52, 53]]
         for epochs in (1, 3):
             model = fit(layout(X), start, weights, max_iter=epochs, metric="cosine" if cosine else "euclidean")
-            told = [[i] for i in np.concatenate(orders(X, epochs, weights))]
-            C, _, energies = naive.mini_batch(rows, naive.unit(start) if cosine else start, told, weights, spherical=cosine)
+            batches = [[i] for i in np.concatenate(orders(X, epochs, weights))]
+            C, _, energies = naive.mini_batch(rows, naive.unit(start) if cosine else start, batches, weights, spherical=cosine)
             np.testing.assert_allclose(model.cluster_centers_, C, atol=1e-10)
             np.testing.assert_array_equal(model.labels_, naive.labels(rows, C))
-            met = np.sum(np.reshape(energies, (epochs, -1)), axis=1) / (2 if cosine else 1)
-            np.testing.assert_allclose([record["energy"] for record in model.history_], met, rtol=1e-9)
+            expected = np.sum(np.reshape(energies, (epochs, -1)), axis=1) / (2 if cosine else 1)
+            np.testing.assert_allclose([record["energy"] for record in model.history_], expected, rtol=1e-9)
 
     @METRICS
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("stretches", [(1, 1), (7, 7), (300, 300)])
-    def test_how_many_rows_are_scored_at_once_does_not_matter(self, monkeypatch, metric, dtype, stretches):
+    def test_result_does_not_depend_on_rows_scored_at_once(self, monkeypatch, metric, dtype, stretches):
         X = (blobs(800, 20, 9, spread=3)[0]).astype(dtype)
         usual = fit(X, X[:30], metric=metric)
-        monkeypatch.setattr(running, "STRETCHES", stretches)
-        monkeypatch.setattr(running, "TOGETHER", 333)
+        monkeypatch.setattr(streaming_means, "STRETCHES", stretches)
+        monkeypatch.setattr(streaming_means, "TOGETHER", 333)
         other = fit(X, X[:30], metric=metric)
         np.testing.assert_array_equal(usual.labels_, other.labels_)
         np.testing.assert_array_equal(usual.cluster_centers_, other.cluster_centers_)
 
     @LAYOUTS
-    def test_ties_go_to_the_first(self, layout):
+    def test_ties_go_to_the_first_centroid(self, layout):
         X = np.array([[0.0, 1.0], [2.0, 1.0], [1.0, 1.0]])
         model = OnlineKMeans(2, init=X[:2]).partial_fit(layout(X[[2, 2]]))
         np.testing.assert_allclose(model.cluster_centers_, [[1.0, 1.0], [2.0, 1.0]])
 
     @LAYOUTS
-    def test_a_row_opposite_to_its_centre_leaves_it(self, layout):
-        """The mean of two opposite directions is none."""
+    def test_a_row_opposite_to_its_centroid_does_not_move_it(self, layout):
+        """The mean of two opposite directions has no direction."""
         X = np.array([[0.6, 0.8], [-0.6, -0.8], [0.0, 1.0]])
         model = OnlineKMeans(1, init=X[:1], metric="cosine").partial_fit(layout(X[:2]))
         np.testing.assert_allclose(model.cluster_centers_, X[:1], atol=1e-12)
@@ -82,7 +82,7 @@ class TestRelations:
     @LAYOUTS
     @METRICS
     @pytest.mark.parametrize("then", [None, "batch"])
-    def test_weights_are_repetitions_in_any_order(self, layout, metric, then):
+    def test_weights_equal_repetitions_in_any_order(self, layout, metric, then):
         X, rng = cloud(150, 3), np.random.default_rng(0)
         weights, order = rng.integers(0, 4, 150), rng.permutation(150)
         repeated = X.repeat(weights, axis=0)
@@ -93,7 +93,7 @@ class TestRelations:
         assert one.inertia_ == pytest.approx(other.inertia_)
 
     @METRICS
-    def test_dense_is_sparse(self, metric):
+    def test_sparse_equals_dense(self, metric):
         X = np.random.default_rng(1).poisson(0.4, (300, 30)) * np.random.default_rng(2).random((300, 30))
         X[:, 0] += 0.1
         dense, thin = (fit(rows, X[:8], metric=metric) for rows in (X, sparse.csr_array(X)))
@@ -102,7 +102,7 @@ class TestRelations:
 
     @LAYOUTS
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_same_for_any_number_of_threads(self, layout, dtype):
+    def test_result_does_not_depend_on_threads(self, layout, dtype):
         X = blobs(20_000, 30, 9, spread=3, dtype=dtype)[0]
         one, *others = (fit(layout(X), X[:9], n_threads=n, max_iter=1) for n in (1, 2, 4))
         for other in others:
@@ -110,20 +110,20 @@ class TestRelations:
             np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
 
     @pytest.mark.parametrize("offset", [0.0, 1e4])
-    def test_float32_is_near_to_float64(self, offset):
+    def test_float32_is_close_to_float64(self, offset):
         X = (blobs(2000, 5, 6)[0] + offset).astype(np.float32)
         one, other = (fit(X.astype(dtype), X[:6]) for dtype in (np.float32, np.float64))
         np.testing.assert_allclose(one.cluster_centers_, other.cluster_centers_, rtol=1e-5)
 
-    def test_no_cluster_is_lost(self):
+    def test_no_cluster_stays_empty(self):
         X, y = blobs(500, 3, 5)
         model = fit(X, np.vstack([spread_rows(X, y), [[1e4] * 3]]))
         assert len(np.unique(model.labels_)) == 6
 
 
 class TestEpochs:
-    def test_the_first_does_more_than_a_batch_step_where_rows_are_redundant(self):
-        """As Bottou and Bengio found: it crosses the curve of batch k-means in the second epoch."""
+    def test_the_first_is_better_than_a_batch_step_on_redundant_rows(self):
+        """Bottou and Bengio find that the curves cross in the second epoch."""
         X, _ = blobs(5000, 5, 10, spread=4)
         energies = []
         for seed in range(5):
@@ -139,13 +139,13 @@ class TestEpochs:
         assert [record["reassigned"] for record in model.history_] == [300, 0, 0]
         assert all((record["rows"], record["distances"]) == (300, 1500) for record in model.history_)
 
-    def test_stop_when_centres_rest(self):
+    def test_stop_when_the_shift_is_at_most_tol(self):
         X = cloud(1000, 3)
         model = fit(X, X[:6], tol=1e-4, max_iter=500)
         assert model.stop_reason_ == "converged"
         assert model.history_[-1]["shift"] <= 1e-4 * X.var(axis=0).mean() < model.history_[-2]["shift"]
 
-    def test_come_in_another_order_each(self):
+    def test_have_different_orders(self):
         one, other = orders(cloud(100, 3), 2)
         assert sorted(one) == sorted(other) == list(range(100))
         assert (one != other).sum() > 80
@@ -154,7 +154,7 @@ class TestEpochs:
 class TestThenBatch:
     @LAYOUTS
     @METRICS
-    def test_is_k_means_from_where_the_epoch_ends(self, layout, metric):
+    def test_equals_k_means_after_one_epoch(self, layout, metric):
         X = np.abs(cloud(600, 5))
         epoch = fit(layout(X), X[:9], max_iter=1, metric=metric)
         model = fit(layout(X), X[:9], then="batch", max_iter=300, metric=metric)
@@ -164,18 +164,18 @@ class TestThenBatch:
         np.testing.assert_array_equal(model.labels_, exact.labels_)
         np.testing.assert_allclose(model.cluster_centers_, exact.cluster_centers_, atol=1e-12)
 
-    def test_takes_an_exact_step_even_where_the_epoch_moves_nothing(self):
+    def test_takes_an_exact_step_even_if_the_epoch_moves_nothing(self):
         X = np.repeat([[0.0], [5.0]], 20, axis=0)
         model = fit(X, np.array([[0.0], [5.0]]), then="batch", tol=1.0, max_iter=300)
         assert (model.n_iter_, model.stop_reason_, model.inertia_) == (2, "converged", 0.0)
 
-    def test_may_end_with_the_epoch(self):
+    def test_may_end_after_the_epoch(self):
         X = cloud(300, 4)
         one, other = fit(X, X[:5], then="batch", max_iter=1), fit(X, X[:5], max_iter=1)
         np.testing.assert_array_equal(one.labels_, other.labels_)
         np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
 
 
-def test_bad_parameters_are_refused():
+def test_invalid_parameters_are_rejected():
     with pytest.raises(ValueError, match="'then' parameter"):
         OnlineKMeans(3, then="lloyd").fit(cloud(50, 3))

@@ -43,7 +43,7 @@ def initial_centers(rows: Any, settings: FitSettings) -> Any:
     from ..execution.threads import on_threads
     from ..fit.input import check_rows
     from ..fit.random_streams import generator
-    from ..kmeans.init import SETTLED
+    from ..kmeans.init import REFINING_INITIALIZERS
 
     init = resolve_init(replace(settings, init=settings.init or "k-means++"), rows.feature_names)
     with reporting_data_errors():
@@ -52,7 +52,7 @@ def initial_centers(rows: Any, settings: FitSettings) -> Any:
             return check_centers(init, settings.clusters, source.shape[1])
         with on_threads(Rows.of(source, None, Frame.of(settings.metric)), settings.threads) as opened:
             opened, _ = enter_frame(opened)
-            C = SETTLED.methods[init](opened, settings.clusters, generator(settings.seed, 0))
+            C = REFINING_INITIALIZERS.methods[init](opened, settings.clusters, generator(settings.seed, 0))
             return opened.frame.out_of(np.ascontiguousarray(C, opened.dtype), opened.dtype)
 
 

@@ -1,1 +1,1 @@
-"""k-means: one method, one file."""
+"""K-means estimators and algorithms, one method per file."""

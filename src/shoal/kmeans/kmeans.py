@@ -19,7 +19,7 @@ from ..fit.partition import Assign, Partition, PartitionInfo, StepStats
 from ..fit.schema import Choice, Spec
 from ..fit.solver import Solver
 from .dispatch import ALGORITHMS, Algorithm, memory, select_algorithm
-from .init import SETTLED
+from .init import REFINING_INITIALIZERS
 
 
 class LloydSolver(Solver):
@@ -149,7 +149,7 @@ class KMeans(BaseCentroidClusterer):
         "algorithm": [StrOptions({"auto", *ALGORITHMS})],
     }
 
-    _initializers = SETTLED
+    _initializers = REFINING_INITIALIZERS
 
     def __init__(
         self,

@@ -66,6 +66,7 @@ class MiniBatchInfo(NamedTuple):
 
     @property
     def batch(self) -> int:
+        """Rows in the batch."""
         return self.rows
 
 

@@ -18,12 +18,12 @@ from ...data.types import Array
 from ...execution.deadline import NO_DEADLINE, Deadline
 from ...fit.random_streams import draw, draw_at_once
 from ...kernels import dense
-from .sample import _sample
+from .sample import draw_sample
 
 
 def chains(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE, length: int = 200) -> Array:
-    """AFK-MC2: each centre ends a Markov chain over rows drawn by their distance from the first centre."""
-    ids, X, weights, keys = _sample(rows, k, rng)
+    """Draw each centroid as the end of a Markov chain whose proposals are drawn by the distance from the first centroid."""
+    ids, X, weights, keys = draw_sample(rows, k, rng)
     every = np.arange(len(X))
     chosen = np.empty(k, np.int64)
     chosen[0] = draw(rng, weights, 1)[0]
@@ -33,7 +33,7 @@ def chains(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO
     q = (mass / mass.sum() if mass.sum() > 0 else 0) + weights / weights.sum()
     for j in range(1, k):
         if deadline.expired():
-            deadline.skip(f"{k - j:,} of {k:,} starting centres were drawn by their distances from the first one")
+            deadline.skip(f"{k - j:,} of {k:,} initial centroids were drawn by their distances from the first one")
             others = ~np.isin(keys, keys[chosen[:j]])
             chosen[j:] = draw_at_once(rng, q * others, k - j, keys)
             break
@@ -42,10 +42,10 @@ def chains(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO
         C = DenseBlock.prepare(np.ascontiguousarray(X[chosen[:j]]))
         near = block.pair_distances(np.arange(length), block.nearest(C), C)
         p = weights[steps] * near / q[steps]
-        luck = rng.random(length)
+        u = rng.random(length)
         at = 0
         for s in range(1, length):
-            if p[s] > luck[s] * p[at]:
+            if p[s] > u[s] * p[at]:
                 at = s
         chosen[j] = steps[at]
     return rows.take(ids[chosen])

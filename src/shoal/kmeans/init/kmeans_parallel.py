@@ -22,52 +22,53 @@ from ...fit.partition import weight_sums_of
 from ...fit.random_streams import draw
 from .kmeans_plus_plus import choose
 from .random import random_rows
-from .sample import _key, _sketch, sample_size
+from .sample import row_keys, sample_size, sketch_rows
 
-ROUNDS, WORTH = 5, 0.95  # of k-means||, at most; the last one left more than this share of the energy
+MAX_ROUNDS = 5  # as in the paper
+MAX_ENERGY_RATIO = 0.95  # rounds end once the energy after a round is above this share of that before it
 
 
 def parallel(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
-    """k-means||: in each round draw 2k rows at once, then choose k of all of them, weighted by what they serve."""
+    """Draw 2 k candidates in each round, then choose k of all candidates, weighted by the rows that are nearest to them."""
     ids = np.flatnonzero(rows.weights > 0)
     if len(ids) <= sample_size(rows.d, k):
-        ids = ids[np.argsort(_key(_sketch(rows, ids)), kind="stable")]
+        ids = ids[np.argsort(row_keys(sketch_rows(rows, ids)), kind="stable")]
     candidates = new = rows.take(ids[draw(rng, rows.weights[ids], 1)])
     least, nearest = np.full(len(rows), np.inf), np.zeros(len(rows), np.int32)
     before = np.inf
-    for done in range(ROUNDS + 1):
+    for done in range(MAX_ROUNDS + 1):
         first = len(candidates) - len(new)
         try:
             with time_limit(deadline.end):
                 for _ in rows.map_blocks(_lower_least, rows.prepare(new), first, per_row=(least, nearest)):
                     pass
-        except TimeUp:  # what the candidates serve is known of some rows only: take them as they come
-            deadline.skip(f"k-means|| ended in round {done}, and chose starting centres at random among its candidates")
-            return _filled(rows, candidates, k, rng, deadline)
+        except TimeUp:  # weights of the candidates are incomplete: choose without them
+            deadline.skip(f"k-means|| ended in round {done}, and chose initial centroids at random among its candidates")
+            return _choose_randomly(rows, candidates, k, rng, deadline)
         mass = rows.weights[ids] * least[ids]
         energy = float(mass.sum())
-        if done == ROUNDS or not energy > 0 or (done > 1 and energy > WORTH * before):
+        if done == MAX_ROUNDS or not energy > 0 or (done > 1 and energy > MAX_ENERGY_RATIO * before):
             break
         before = energy
         new = rows.take(ids[np.unique(draw(rng, mass, 2 * k))])
         candidates = np.concatenate([candidates, new])
-    _, kept, same = np.unique(_key(candidates), return_index=True, return_inverse=True)
-    served = np.bincount(same, weight_sums_of(nearest, rows.weights, len(candidates)))
-    candidates = np.ascontiguousarray(candidates[kept])
+    _, distinct, same = np.unique(row_keys(candidates), return_index=True, return_inverse=True)
+    weights = np.bincount(same, weight_sums_of(nearest, rows.weights, len(candidates)))
+    candidates = np.ascontiguousarray(candidates[distinct])
     if len(candidates) <= k:
-        return _filled(rows, candidates, k, rng, deadline)
-    return candidates[choose(candidates, served, k, rng, deadline)]
+        return _choose_randomly(rows, candidates, k, rng, deadline)
+    return candidates[choose(candidates, weights, k, rng, deadline)]
 
 
-def _filled(rows: Rows, candidates: Array, k: int, rng: np.random.Generator, deadline: Deadline) -> Array:
-    """k of the candidates; all of them and random rows, if they are fewer."""
+def _choose_randomly(rows: Rows, candidates: Array, k: int, rng: np.random.Generator, deadline: Deadline) -> Array:
+    """Return k of the candidates at random; if there are fewer, all of them and random rows."""
     if len(candidates) > k:
         return np.ascontiguousarray(candidates[rng.choice(len(candidates), k, replace=False)])
     return np.ascontiguousarray(np.concatenate([candidates, random_rows(rows, k, rng, deadline)])[:k])
 
 
 def _lower_least(block: Block, least: Array, nearest: Array, centers: Centers, first: int) -> None:
-    """Of each row, the squared distance from its nearest candidate so far, and the number of that; these begin with `first`."""
+    """Update the squared distance of each row to its nearest candidate, and its number, by new candidates from `first` on."""
     labels = block.nearest(centers)
     far = block.pair_distances(np.arange(len(block)), labels, centers)
     nearer = far < least

@@ -17,15 +17,15 @@ from ...data.rows import Rows
 from ...data.types import Array
 from ...execution.deadline import NO_DEADLINE, Deadline, Pace
 from ...fit.random_streams import draw, draw_at_once
-from .sample import _sample
+from .sample import draw_sample
 
 
 def random_rows(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
-    """k rows, drawn by weight; different ones, as long as there are any."""
-    ids, _, mass, keys = _sample(rows, k, rng)
+    """Draw k rows by weight, without repeating rows of equal values as long as there are others."""
+    ids, _, mass, keys = draw_sample(rows, k, rng)
     chosen, pace = np.empty(k, np.int64), Pace(k, deadline)
     for j in range(k):
-        if pace.is_late(j):  # by the same distribution
+        if pace.is_late(j):  # from the same distribution
             chosen[j:] = draw_at_once(rng, mass, k - j, keys)
             break
         chosen[j] = draw(rng, mass, 1)[0]

@@ -1,4 +1,10 @@
-"""The sample of rows from which initial centroids are chosen."""
+"""The sample of rows from which initial centroids are chosen.
+
+References
+----------
+N. Duffield, C. Lund, M. Thorup (2007), Priority sampling for estimation of arbitrary subset sums, doi:10.1145/1314690.1314696.
+P. Li, T. J. Hastie, K. W. Church (2006), Very sparse random projections, KDD.
+"""
 
 from __future__ import annotations
 
@@ -13,42 +19,40 @@ from ...data.types import Array
 from ...fit.random_streams import KEYS, generator
 from ...kernels import dense
 
-SAMPLE_PER_CENTER = 50
+# The sample has at least this number of rows, and this number per centroid.
+MIN_SAMPLE_ROWS = 20_000
+SAMPLE_ROWS_PER_CENTER = 50
+MAX_WORK_FOR_LARGER_SAMPLE = 1 << 24  # rows x columns x centroids up to which it is larger: narrow data may have rare clusters
 
-SKETCH = 256  # columns of a sketch
-
-SKETCHED_AT_ONCE = 1024  # rows: the product of sparse matrices takes more than the rows and the sketches
-
-SAMPLE_LEAST = 20_000
-
-TOGETHER = 1 << 20  # rows that are drawn from at a time
-
-SAMPLE_WORK = 1 << 24  # rows x columns x centres up to which a sample may be larger
+SKETCH_COLUMNS = 256  # columns of the sketch of a sparse row
+SKETCH_ROWS_PER_CALL = 1024  # the product of sparse matrices takes more memory than the rows and the sketches
+ROWS_PER_DRAW = 1 << 20  # rows read together by priority sampling, which allocates several numbers for each
 
 
-def _key(X: Array) -> Array:
-    """A number for each row that depends on what it holds alone."""
+def row_keys(X: Array) -> Array:
+    """Return a number for each row that depends on its values only."""
     key = np.empty(len(X))
     dense.weighted_sums(X, generator(0, KEYS).standard_normal(X.shape[1]), key)
     return key
 
 
 class Sample(NamedTuple):
-    """The rows to seed from, sorted by what they hold, not by where they stand: a weight does what repetition would."""
+    """Rows from which centroids are chosen, sorted by their values, so that a weight is equivalent to repetition."""
 
-    ids: Array
-    X: Array  # the rows, or sketches of them
-    weights: Array
-    keys: Array
+    ids: Array  # (m): row indices
+    X: Array  # (m, h): the rows, or sketches of them
+    weights: Array  # (m) float64
+    keys: Array  # (m) float64, ascending: see `row_keys`
 
 
-def _sketch(rows: Rows, ids: Array) -> Array:
-    """The rows; sparse ones as short dense vectors at about the same distances (Li et al. 2006, KDD)."""
-    if not rows.is_sparse or rows.d <= SKETCH:
+def sketch_rows(rows: Rows, ids: Array) -> Array:
+    """Return rows; wide sparse ones as random projections, whose distances are about the same."""
+    if not rows.is_sparse or rows.d <= SKETCH_COLUMNS:
         return rows.take(ids)
-    onto = SparseRandomProjection(SKETCH, random_state=0).fit(sparse.csr_array((1, rows.d))).components_.T.astype(rows.dtype)
-    out = np.empty((len(ids), SKETCH), rows.dtype)
-    step = len(ids) if rows.is_distributed else SKETCHED_AT_ONCE  # each call for rows that are elsewhere takes a while
+    projection = SparseRandomProjection(SKETCH_COLUMNS, random_state=0).fit(sparse.csr_array((1, rows.d)))
+    onto = projection.components_.T.astype(rows.dtype)
+    out = np.empty((len(ids), SKETCH_COLUMNS), rows.dtype)
+    step = len(ids) if rows.is_distributed else SKETCH_ROWS_PER_CALL  # a request to workers is slow
     for a in range(0, len(ids), step):
         X: Any = rows.convert(rows.source.take(ids[a : a + step])).X
         out[a : a + step] = (X @ onto).toarray()
@@ -56,34 +60,38 @@ def _sketch(rows: Rows, ids: Array) -> Array:
 
 
 def sample_size(d: int, k: int) -> int:
-    """Of how many rows to seed from: more of narrow ones, which may have rare clusters, for that costs little."""
-    return max(SAMPLE_LEAST, SAMPLE_PER_CENTER * k, SAMPLE_WORK // (k * d))
+    """Return the number of rows to sample."""
+    return max(MIN_SAMPLE_ROWS, SAMPLE_ROWS_PER_CENTER * k, MAX_WORK_FOR_LARGER_SAMPLE // (k * d))
 
 
-def _count(rows: Rows) -> int:
-    """Of rows that have a weight."""
+def n_weighted_rows(rows: Rows) -> int:
+    """Return the number of rows of positive weight."""
     return int(np.count_nonzero(rows.weights > 0)) if rows.has_weights else len(rows)
 
 
-def _sample(rows: Rows, k: int, rng: np.random.Generator) -> Sample:
-    """All rows that have a weight; of many, a priority sample: heavy ones surely, light ones with a share of the rest."""
+def draw_sample(rows: Rows, k: int, rng: np.random.Generator) -> Sample:
+    """Return all rows of positive weight; a priority sample if there are many.
+
+    A priority sample contains rows of large weight with certainty, and others with a probability proportional to their weight.
+    It is uniform if weights are equal.
+    """
     size = sample_size(rows.d, k)
-    if _count(rows) > size:
+    if n_weighted_rows(rows) > size:
         ids, weights = _priority_sample(rows, size, rng)
     else:
         ids = np.flatnonzero(rows.weights > 0)
         weights = rows.weights[ids]
-    X = _sketch(rows, ids)
-    keys = _key(X)
+    X = sketch_rows(rows, ids)
+    keys = row_keys(X)
     order = np.argsort(keys, kind="stable")
     return Sample(ids[order], np.ascontiguousarray(X[order]), np.ascontiguousarray(weights[order]), keys[order])
 
 
 def _priority_sample(rows: Rows, size: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """So many rows and what each stands for. Some rows are looked at together, so that no number a row is held for all."""
+    """Draw `size` rows, and return their indices and the weight that each represents."""
     ids, weights, priority = np.empty(0, np.int64), np.empty(0), np.empty(0)
-    for a in range(0, len(rows), TOGETHER):
-        some = a + np.flatnonzero(rows.weights[a : a + TOGETHER] > 0)
+    for a in range(0, len(rows), ROWS_PER_DRAW):
+        some = a + np.flatnonzero(rows.weights[a : a + ROWS_PER_DRAW] > 0)
         w = rows.weights[some]
         ids, weights = np.concatenate([ids, some]), np.concatenate([weights, w])
         priority = np.concatenate([priority, w / (1 - rng.random(len(w)))])
