@@ -14,7 +14,7 @@ from shoal.execution.threads import on_threads, one_blas_thread
 from shoal.fit.random_streams import generator
 from shoal.kmeans.init import INITIALIZERS, REFINING_INITIALIZERS, kmeans_parallel, kmeans_plus_plus, sample
 from shoal.kmeans.init.kmeans_plus_plus import choose
-from shoal.kmeans.init.local_search import swap
+from shoal.kmeans.init.local_search import row_distances, swap
 from tests import naive
 from tests.strategies import blobs, cloud
 
@@ -139,7 +139,7 @@ class TestRefined:
 
 class TestSwaps:
     def test_never_increase_the_energy(self, problem):
-        rng, distances = np.random.default_rng(0), kmeans_plus_plus.pruned_distances(problem)
+        rng, distances = np.random.default_rng(0), row_distances(problem)
         chosen = rng.choice(len(problem), 25, replace=False)
         energies = [naive.energy(problem, problem[chosen])]
         for u in rng.random(40):
@@ -151,7 +151,7 @@ class TestSwaps:
 
     def test_several_in_one_call_equal_single_ones(self, problem):
         draws, ones = list(np.random.default_rng(1).random(30)), np.ones(len(problem))
-        distances = kmeans_plus_plus.pruned_distances(problem)
+        distances = row_distances(problem)
         single = together = np.arange(25)
         for u in draws:
             single = swap(problem, ones, single, [u], distances)
@@ -159,16 +159,18 @@ class TestSwaps:
 
     @pytest.mark.parametrize("d", [3, 64, 65, 300])
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_pruned_distances_equal_all_distances(self, d, dtype):
-        """Leading coordinates of wide rows exclude distances without changing the minimum."""
+    def test_row_distances_equal_all_distances(self, d, dtype):
+        """Scores exclude distances without changing the minimum."""
         X = np.vstack([cloud(300, d, dtype=dtype), blobs(300, d, 5, dtype=dtype)[0]])
         least = naive.distances(X, X[:5]).min(axis=1)
         with one_blas_thread():  # as during a fit
-            distances = kmeans_plus_plus.pruned_distances(X)
-        for c in (7, 333):
+            distances = row_distances(X)
+        for some in (np.array([7]), np.array([333, 2, 599]), np.arange(40)):
+            exact = naive.distances(X, X[some])
             found = least.copy()
-            distances.lower(c, found)
-            np.testing.assert_allclose(found, np.minimum(least, naive.distances(X, X[c : c + 1])[:, 0]), rtol=1e-12)
+            distances.lower(some, found)
+            np.testing.assert_allclose(found, np.minimum(least, exact.min(axis=1)), rtol=1e-12)
+            np.testing.assert_allclose(distances.below(some, least), np.minimum(least, exact.T), rtol=1e-12)
 
 
 class TestParallel:

@@ -26,15 +26,6 @@ def squared_distance(X, i, C, j):
 
 
 @fast_kernel
-def _product(X, i, C, j):
-    """Return x.c of row i and centroid j, in the dtype of the rows."""
-    total = X.dtype.type(0)
-    for t in range(X.shape[1]):
-        total += X[i, t] * C[j, t]
-    return total
-
-
-@fast_kernel
 def _norm2(X, i, width):
     """Return |x|^2 of the first `width` columns of row i, in float64."""
     total = 0.0
@@ -267,35 +258,35 @@ def weighted_sums(
 
 @fast_kernel
 def saved_energy(
-    products,  # IN (t, n): dot products of the candidates and all rows in the leading coordinates
-    tried,  # IN (t): candidates, rows proposed as centroids
+    products,  # IN (t, n): dot products of the candidates, rows proposed as centroids, with all rows
+    own,  # IN (t) float64: |c|^2 of the candidates
     norms2,  # IN (n) float64: |x|^2
     weights,  # IN (n) float64
     least,  # IN (n) float64: squared distance to the nearest centroid so far
     saved,  # OUT (t) float64
 ):
-    """Estimate by how much each candidate lowers the energy, as if the remaining coordinates of rows were orthogonal."""
-    for q in range(tried.shape[0]):
-        own = norms2[tried[q]]
+    """Compute by how much each candidate lowers the energy."""
+    for q in range(products.shape[0]):
         total = 0.0
         for i in range(least.shape[0]):
-            gain = least[i] - (own + norms2[i] - 2 * np.float64(products[q, i]))
+            gain = least[i] - (own[q] + norms2[i] - 2 * np.float64(products[q, i]))
             total += weights[i] * gain if gain > 0 else 0.0
         saved[q] = total
 
 
-@kernel
-def lower_least(
-    X,  # IN (n, d)
-    c,  # IN row that is the new centroid
-    products,  # IN (n): dot products with it in the leading coordinates
-    norms2,  # IN (n) float64: |x|^2
-    rest,  # IN (n) float64: norm of the remaining coordinates
-    slack,  # IN largest error of the lower bound because of rounding
-    least,  # ADD (n) float64: squared distance to the nearest centroid so far
+@fast_kernel
+def swap_gain(
+    weights,  # IN (n) float64
+    first,  # IN (n): nearest centroid
+    near,  # IN (n) float64: squared distance to it
+    to_new,  # IN (n) float64: squared distance to a proposed centroid, or to the second nearest one if that is less
+    lost,  # OUT (k) float64: by how much the energy increases if a centroid is removed after the proposed one was added
 ):
-    """Update `least` after adding a centroid; compute distances only where a lower bound is below the current value."""
-    for i in range(X.shape[0]):
-        norms = norms2[i] + norms2[c] - slack
-        if norms - 2 * (products[i] + rest[i] * rest[c]) < least[i] and norms - 2 * np.float64(_product(X, i, X, c)) < least[i]:
-            least[i] = min(least[i], squared_distance(X, i, X, c))
+    """Compute by how much a proposed centroid lowers the energy."""
+    lost[:] = 0
+    saved = 0.0
+    for i in range(near.shape[0]):
+        least = min(near[i], to_new[i])
+        saved += weights[i] * (near[i] - least)
+        lost[first[i]] += weights[i] * (to_new[i] - least)
+    return saved

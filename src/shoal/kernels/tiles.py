@@ -249,9 +249,6 @@ def two_best_packed(
                     limits[i] = min(limits[i], _limit(best[i], norms[i], double))
 
 
-MAX_BOUND = 65535  # largest lower bound that fits in uint16, in units of `1 / per_unit`; larger distances are stored as this
-
-
 @fast_kernel
 def _distance2(X, i, C, j):
     """Return (x - c)^2 of row i and centroid j in float64."""
@@ -260,6 +257,47 @@ def _distance2(X, i, C, j):
         e = np.float64(X[i, t]) - np.float64(C[j, t])
         total += e * e
     return total
+
+
+@fast_kernel
+def lower_distances(
+    X,  # IN (n, d)
+    C,  # IN (k, d): rows that are new centroids
+    packs,  # IN (packs, d, lanes): these times -2, from `pack`
+    z2,  # IN (packs, lanes): |c|^2, from `pack_norms`
+    norms2,  # IN (n) float64: |x|^2
+    slack,  # IN largest error of a score
+    out,  # ADD (k, n) or (1, n) float64: squared distances; in the second case those to the nearest of all centroids
+):
+    """Lower squared distances to those to new centroids; compute only those that scores do not exclude."""
+    n, n_lanes = X.shape[0], packs.shape[2]
+    scores = np.empty((ROWS, n_lanes), X.dtype)
+    hits, lows = np.empty(ROWS, np.int64), np.empty(ROWS, X.dtype)
+    rows = np.empty(-(-n // ROWS) * ROWS, np.int32)
+    for i in range(rows.shape[0]):
+        rows[i] = min(i, n - 1)
+    limits = np.empty(n, X.dtype)
+    for i in range(n):
+        highest = out[0, i]
+        for j in range(1, out.shape[0]):
+            highest = max(highest, out[j, i])
+        limits[i] = highest - norms2[i] + slack
+    for p in range(packs.shape[0]):
+        for first in range(0, n, ROWS):
+            if _hits_of_tile(X, rows, first, packs, p, z2, limits, scores, hits, lows) == 0:
+                continue
+            for r in range(min(ROWS, n - first)):
+                mask, i = hits[r], first + r
+                while mask:
+                    lane = _lowest_lane(mask)
+                    mask &= mask - 1
+                    j = p * n_lanes + lane
+                    if j < C.shape[0]:
+                        at = min(j, out.shape[0] - 1)
+                        out[at, i] = min(out[at, i], _distance2(X, i, C, j))
+
+
+MAX_BOUND = 65535  # largest lower bound that fits in uint16, in units of `1 / per_unit`; larger distances are stored as this
 
 
 @fast_kernel

@@ -1,8 +1,8 @@
 """Initial centroids: k-means++, k-means||, AFK-MC2 and random rows, each in its own file.
 
-All methods but k-means|| work on a sample if there are many rows (see `sample`). Rows are drawn by exact distances; which of
-several candidates is best is estimated from `LEADING_COLUMNS` coordinates, which also exclude most rows before a distance is
-computed. Sparse rows are replaced by short dense sketches.
+All methods but k-means|| work on a sample if there are many rows (see `sample`). Rows are drawn by exact distances, computed
+where scores do not exclude them; which of several candidates is best is estimated from some of the rows. Sparse rows are replaced
+by short dense sketches.
 
 Every method takes a `Deadline`. If it would be late, it first considers one candidate per centroid instead of several, then
 draws all remaining centroids at once from the present probabilities, and omits swaps, steps and rounds. What is omitted is
@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...data import pca
 from ...execution.memory import Workload
 from ...fit.initializers import Initializers
+from ...kernels import tiles
 from .afk_mc2 import chains
 from .kmeans_parallel import parallel
-from .kmeans_plus_plus import LEADING_COLUMNS, plus_plus, plus_plus_refined
+from .kmeans_plus_plus import plus_plus, plus_plus_refined, trial_size
 from .random import random_rows
 from .sample import SKETCH_COLUMNS, sample_size
 
@@ -35,13 +35,14 @@ def init_memory(load: Workload, k: int, init: Any) -> float:
 
 
 def _sample_memory(load: Workload, k: int) -> float:
-    """Return the bytes of the sample, as it is read and sorted, and of its leading coordinates."""
+    """Return the bytes of the sample, as it is read and sorted, and of distances to candidates."""
     width = min(load.d, SKETCH_COLUMNS) if load.row else load.d
     numbers = width * max(load.wide if load.row else load.itemsize + load.wide, 2 * load.wide)
-    heads = load.wide * (2 * min(width, LEADING_COLUMNS) + 2 + math.log(k))
     dense_rows, count = load.row * (load.d <= SKETCH_COLUMNS), min(load.n, sample_size(load.d, k))
-    found = pca.memory(count, width, LEADING_COLUMNS - 1, load.wide) if width > LEADING_COLUMNS else 0.0
-    return count * (numbers + heads + dense_rows + 128.0) + found
+    n_lanes, trial = tiles.PACK_BYTES // load.wide, min(count, trial_size(k))
+    candidates = n_lanes * (2 + math.log(k)) * trial * load.wide + trial * (width * load.wide + 32.0)
+    swaps = 16.0 * n_lanes * count
+    return count * (numbers + dense_rows + 128.0) + max(candidates, swaps)
 
 
 INITIALIZERS = Initializers(

@@ -8,29 +8,33 @@ P. S. Bradley, U. M. Fayyad (1998), Refining initial points for k-means clusteri
 Learning (ICML).
 
 Differs from the paper: of 2 + log k candidates per centroid, the one that lowers the energy most is chosen (greedy k-means++,
-as in scikit-learn). A sample is used if there are many rows (see `sample`). Up to 256 centroids are then improved by local
+as in scikit-learn), and one pass over the rows may serve several centroids (see `_greedy`). A sample is used if there are many
+rows (see `sample`). Up to 256 centroids are then improved by local
 search (see `local_search`). `plus_plus_refined` also runs steps of Lloyd's algorithm on the sample, as Bradley and Fayyad do.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from ...data.blocks import rounding
 from ...data.cancellation import TimeUp, time_limit
 from ...data.frame import Frame
-from ...data.pca import basis_of, head_of
 from ...data.rows import Rows
 from ...data.sources import find_source
 from ...data.types import Array
 from ...execution.deadline import NO_DEADLINE, Deadline, Pace
 from ...fit.partition import advance, initial_partition, label_all
 from ...fit.random_streams import draw, draw_at_once
-from ...kernels import dense
-from .local_search import PrunedDistances, swap
+from ...kernels import dense, tiles
+from .local_search import RowDistances, row_distances, swap
 from .sample import Sample, draw_sample, n_weighted_rows, row_keys
 
-LEADING_COLUMNS = 64  # columns of the heads by which candidates are compared and rows are excluded
+# Rows by which candidates are compared, at least, and per centroid.
+MIN_TRIAL_ROWS = 4096
+TRIAL_ROWS_PER_CENTER = 8
+MAX_GROWTH = 0.25  # new centroids per pass over the sample, relative to those there are: their draws do not know each other
 
 # Local search. Each swap costs a pass over the sample.
 MAX_SWAPS = 200  # swaps to try; at most two per centroid
@@ -80,44 +84,69 @@ def plus_plus_refined(rows: Rows, k: int, rng: np.random.Generator, deadline: De
 
 def choose(X: Array, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
     """Return the indices of k rows, chosen by greedy k-means++ and local search."""
-    distances = pruned_distances(X)
+    distances = row_distances(X)
     chosen = _greedy(distances, weights, k, rng, deadline)
     if k > MAX_CENTERS_TO_SWAP:
         return chosen
     return swap(X, weights, chosen, list(rng.random(min(2 * k, MAX_SWAPS))), distances, deadline)
 
 
-def pruned_distances(X: Array) -> PrunedDistances:
-    """Compute the leading coordinates by which distances to rows of X are bounded."""
-    y, rest = X, np.zeros(len(X))
-    if X.shape[1] > LEADING_COLUMNS:
-        heads = head_of(X, basis_of(X, LEADING_COLUMNS - 1))
-        y, rest = np.ascontiguousarray(heads[:, :-1]), heads[:, -1].astype(np.float64)
-    norms2 = np.empty(len(X))
-    dense.squared_norms(X, norms2)
-    return PrunedDistances(X, y, rest, norms2, 16 * rounding(X.dtype, X.shape[1]) * float(norms2.max()))
+def trial_size(k: int) -> int:
+    """Return the number of rows by which candidates are compared."""
+    return max(MIN_TRIAL_ROWS, TRIAL_ROWS_PER_CENTER * k)
 
 
-def _greedy(distances: PrunedDistances, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline) -> Array:
-    """Choose k rows: of a few drawn by squared distance, the one that is estimated to lower the energy most."""
-    n, y = len(distances.X), distances.y
-    chosen, least = np.empty(k, np.int64), np.full(n, np.inf)
-    saved = np.empty(2 + int(np.log(k)))
-    products, pace = np.empty((len(saved), n), y.dtype), Pace(k, deadline)
-    for j in range(k):
+class Trial(NamedTuple):
+    """Rows at equal steps of the cumulative weight, by which candidates are compared."""
+
+    rows: Array  # (m): their indices
+    weights: Array  # (m) float64: how many steps end at the row
+
+    @classmethod
+    def of(cls, weights: Array, size: int) -> Trial:
+        total = np.cumsum(weights)
+        places = np.searchsorted(total, (np.arange(size) + 0.5) / size * total[-1])
+        rows, counts = np.unique(places.clip(max=len(weights) - 1), return_counts=True)
+        return cls(rows, counts.astype(np.float64))
+
+
+def _greedy(distances: RowDistances, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline) -> Array:
+    """Choose k rows: of a few drawn by squared distance, the one that is estimated to lower the energy most.
+
+    Once there are several centroids, a pass over all rows serves the next few of them. These are drawn by the distances before
+    the pass, and compared by the distances to all centroids so far on the rows of a trial.
+    """
+    X, keys = distances.X, row_keys(distances.X)
+    trial = Trial.of(weights, trial_size(k))
+    chosen, least = np.empty(k, np.int64), np.full(len(X), np.inf)
+    n_candidates, pace, j = 2 + int(np.log(k)), Pace(k, deadline), 0
+    while j < k:
         if deadline.expired():
             deadline.skip(f"{k - j:,} of {k:,} initial centroids were drawn at once")
-            chosen[j:] = draw_at_once(rng, weights * least if j else weights, k - j, row_keys(distances.X))
+            chosen[j:] = draw_at_once(rng, weights * least if j else weights, k - j, keys)
             break
-        count = 1 if pace.is_late(j) or not j else len(saved)
-        if j and count == 1:
+        late = pace.is_late(j)
+        if late:
             deadline.skip("initial centroids were drawn without a choice between candidates")
-        tried = draw(rng, weights * least if j else weights, count)
-        np.dot(y[tried], y.T, out=products[: len(tried)])
-        best = 0
-        if len(tried) > 1:
-            dense.saved_energy(products, tried, distances.norms2, weights, least, saved)
-            best = int(saved.argmax())
-        chosen[j] = tried[best]
-        dense.lower_least(distances.X, chosen[j], products[best], distances.norms2, distances.rest, distances.slack, least)
+        size = min(max(int(MAX_GROWTH * j), 1), tiles.lanes(X.dtype), k - j)
+        tried = draw(rng, weights * least if j else weights, size * (1 if late or not j else n_candidates)).reshape(size, -1)
+        picked = _pick(distances, tried, trial, least[trial.rows]) if tried.shape[1] > 1 else tried[:, 0]
+        picked = picked[np.sort(np.unique(keys[picked], return_index=True)[1])]  # equal rows only once
+        distances.lower(picked, least)
+        chosen[j : j + len(picked)] = picked
+        j += len(picked)
     return chosen
+
+
+def _pick(distances: RowDistances, tried: Array, trial: Trial, least: Array) -> Array:
+    """Return the best candidate of each row of `tried`, one after the other; `least` are the distances of the trial's rows."""
+    X, norms2 = distances.X, distances.norms2[trial.rows]
+    products = np.dot(X[tried.ravel()], X[trial.rows].T).reshape(*tried.shape, -1)
+    saved, picked = np.empty(tried.shape[1]), np.empty(len(tried), np.int64)
+    for b, ids in enumerate(tried):
+        own = distances.norms2[ids]
+        dense.saved_energy(products[b], own, norms2, trial.weights, least, saved)
+        best = int(saved.argmax())
+        picked[b] = ids[best]
+        least = np.minimum(least, own[best] + norms2 - 2.0 * products[b, best])
+    return picked

@@ -11,27 +11,47 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...data.blocks import DenseBlock
+from ...data.blocks import DenseBlock, rounding
 from ...data.cancellation import pieces
 from ...data.types import Array
 from ...execution.deadline import NO_DEADLINE, Deadline
-from ...kernels import dense
+from ...kernels import dense, tiles
 
 MAX_SCORES_PER_PIECE = 1 << 20  # scores computed by one GEMM
+MAX_PRODUCTS_PER_CALL = 1 << 28  # multiplications per kernel call, which cannot be interrupted: some milliseconds
 
 
-class PrunedDistances(NamedTuple):
-    """Distances between rows, computed only if a lower bound from leading coordinates does not exclude them."""
+class RowDistances(NamedTuple):
+    """Squared distances from all rows to a few of them, computed only if scores do not exclude them."""
 
     X: Array  # (n, d)
-    y: Array  # (n, h): leading coordinates
-    rest: Array  # (n) float64: norm of the remaining coordinates
     norms2: Array  # (n) float64: |x|^2
-    slack: float  # largest error of a lower bound because of rounding
+    slack: float  # largest error of a score
 
-    def lower(self, c: int, least: Array) -> None:
-        """Set `least` to its minimum with the squared distances to row c, in place."""
-        dense.lower_least(self.X, c, self.y @ self.y[c], self.norms2, self.rest, self.slack, least)
+    def lower(self, rows: Array, least: Array) -> None:
+        """Set `least` to its minimum with the squared distances to these rows, in place."""
+        self._lower(rows, least[None])
+
+    def below(self, rows: Array, limits: Array) -> Array:
+        """Return the squared distances to each of these rows, (len(rows), n), or the limit of a row if that is less."""
+        out = np.tile(limits, (len(rows), 1))
+        self._lower(rows, out)
+        return out
+
+    def _lower(self, rows: Array, out: Array) -> None:
+        C = self.X[rows]
+        packs, z2 = tiles.pack(-2 * C), tiles.pack_norms(self.norms2[rows].astype(C.dtype))
+        for s in pieces(len(self.X), max(1, MAX_PRODUCTS_PER_CALL // packs[0].size)):
+            part = np.ascontiguousarray(out[:, s])
+            tiles.lower_distances(self.X[s], C, packs, z2, self.norms2[s], self.slack, part)
+            out[:, s] = part
+
+
+def row_distances(X: Array) -> RowDistances:
+    """Compute the norms of the rows."""
+    norms2 = np.empty(len(X))
+    dense.squared_norms(X, norms2)
+    return RowDistances(X, norms2, 16 * rounding(X.dtype, X.shape[1]) * float(norms2.max()))
 
 
 class TwoNearest(NamedTuple):
@@ -61,7 +81,7 @@ def two_nearest(X: Array, C: Array) -> TwoNearest:
 
 
 def swap(
-    X: Array, weights: Array, chosen: Array, draws: list[float], distances: PrunedDistances, deadline: Deadline = NO_DEADLINE
+    X: Array, weights: Array, chosen: Array, draws: list[float], distances: RowDistances, deadline: Deadline = NO_DEADLINE
 ) -> Array:
     """Try one swap for each random number in `draws`, and return the rows chosen as centroids."""
     k = len(chosen)
@@ -69,21 +89,22 @@ def swap(
         return chosen
     chosen = chosen.copy()
     s = two_nearest(X, X[chosen])
-    for u in draws:
-        if deadline.expired():
-            break
+    lost, done = np.empty(k), 0
+    while done < len(draws) and not deadline.expired():
         mass = np.cumsum(weights * s.near)
         if not mass[-1] > 0:
             break
-        new = min(int(np.searchsorted(mass, u * mass[-1], "right")), len(X) - 1)
-        to_new = s.far.copy()
-        distances.lower(new, to_new)  # to the new centroid if it is nearer than the second nearest, else to the latter
-        saved = weights @ np.maximum(s.near - to_new, 0)
-        lost = np.bincount(s.first, weights * (to_new - np.minimum(s.near, to_new)), k)
-        out = int(lost.argmin())
-        if lost[out] < saved * (1 - 1e-9):
-            chosen[out] = new
-            _update(X, X[chosen], s, out, to_new)
+        luck = np.array(draws[done : done + tiles.lanes(X.dtype)])
+        proposed = np.searchsorted(mass, luck * mass[-1], "right").clip(max=len(X) - 1)
+        # The distance to the proposed centroid if that is nearer than the second nearest, else to the latter
+        for new, to_new in zip(proposed, distances.below(proposed, s.far), strict=True):
+            done += 1
+            saved = dense.swap_gain(weights, s.first, s.near, to_new, lost)
+            out = int(lost.argmin())
+            if lost[out] < saved * (1 - 1e-9):
+                chosen[out] = new
+                _update(X, X[chosen], s, out, to_new)
+                break  # the other proposals refer to the distances before
     return chosen
 
 
