@@ -14,7 +14,8 @@ import numpy as np
 from sklearn.base import clone
 
 from ..data.types import Array
-from ..fit.checkpoint import CHECKPOINT_STORE, FitProgress
+from ..fit.checkpoint import FitProgress
+from ..fit.environment import FitEnvironment
 from ..metrics import normalized_mutual_info_score
 from ..report.draw import Line
 from ..spectral.exact import ExactSpectral
@@ -210,11 +211,9 @@ class Further:
 
 def fit(model: Any, data: Rows, keeper: Further | None = None) -> Score:
     """Fit a model and score it by NMI with the geometric mean, scikit-learn's default at the time of the paper."""
-    begun, token = time.perf_counter(), CHECKPOINT_STORE.set(keeper)
-    try:
-        labels = model.fit(data.X).labels_
-    finally:
-        CHECKPOINT_STORE.reset(token)
+    begun = time.perf_counter()
+    environment = FitEnvironment.current(None, data.X)._replace(checkpoint=keeper)
+    labels = model._fit(data.X, None, environment).labels_
     seconds = time.perf_counter() - begun
     nmi = float(normalized_mutual_info_score(data.y, labels, average_method="geometric"))
     flops = float(sum(record.get("flops", 0) for record in model.history_)) + start_cost(model, data.n)
