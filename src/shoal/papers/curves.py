@@ -44,7 +44,7 @@ class _Recorder:
             self.seen.append((record["seconds"], record["step"], state.centers.copy()))
 
 
-def update_sequential(model: Any, X: Any, every: bool = False, apart: float = APART) -> Trail:
+def record_trail(model: Any, X: Any, every: bool = False, apart: float = APART) -> Trail:
     """Fit the model and return its centroids after every step, or at times that grow by the factor `apart`."""
     recorder = _Recorder(every, apart)
     model._fit(X, None, FitEnvironment.current(None, X)._replace(observers=(recorder,)))
