@@ -13,7 +13,7 @@ from ..data.rows import Rows
 from ..data.statistics import Moments, enter_frame
 from ..data.types import Array
 from ..execution.engine import resolve_source
-from ..execution.memory import MemoryPlan, plan_dtype, plan_fit
+from ..execution.memory_limit import MemoryPlan, plan_dtype, plan_fit
 from ..execution.threads import Threads
 from .callbacks import StepReporter
 from .centroid_model import restore_on_error
@@ -64,7 +64,7 @@ class FitContext:
         rows.limit_threads(memory.n_threads)
         rows = rows.with_copy_limit(memory.spare(math.inf))
         seconds = now() - started
-        self.session.agree("the variance of X", moments.variance)
+        self.session.check_equal("the variance of X", moments.variance)
         return replace(self, rows=rows, moments=moments, memory=memory, preparation_seconds=seconds)
 
 

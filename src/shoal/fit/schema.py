@@ -23,13 +23,13 @@ from ..data.types import Array
 
 Sizes = dict[str, int]  # symbol -> size
 Size = str | int
-NAMES = {"k": "n_clusters", "d": "n_features", "n": "n_samples", "r": "n_bits"}  # of symbols, for messages
+NAMES = {"k": "n_clusters", "d": "n_features", "n": "n_samples", "r": "n_bits"}  # names of symbols in messages
 MAX_COUNT = 2**53  # no count of rows, steps or distances is larger
-MAX_EXPONENT = 2200  # of a frame: twice the range of exponents of float64
+MAX_EXPONENT = 2200  # largest exponent of a frame: about twice that of float64
 
 
 class Spec(ABC):
-    """What one value must be."""
+    """Description of the valid values of an attribute."""
 
     @abstractmethod
     def check(self, value: Any, name: str, sizes: Sizes) -> None:
@@ -37,16 +37,17 @@ class Spec(ABC):
 
 
 def fail(name: str, found: str, expected: str) -> ValueError:
+    """Return the error for an attribute that does not match its spec."""
     return ValueError(f"{name} {found}, expected {expected}: set it back to what the fit produced, or fit again.")
 
 
 def resolve(size: Size, found: int, sizes: Sizes) -> bool:
-    """Whether a size agrees with its symbol, which it fixes if it is the first."""
+    """Return whether a size agrees with that of its symbol, which the first size determines."""
     return found == (sizes.setdefault(size, found) if isinstance(size, str) else size)
 
 
 def shown(shape: tuple[Size, ...], sizes: Sizes) -> str:
-    """A shape for messages: numbers where sizes are known."""
+    """Return a shape as text for messages, with numbers for known sizes."""
     known = [str(sizes.get(size, NAMES.get(size, size)) if isinstance(size, str) else size) for size in shape]
     return f"({', '.join(known)}{',' * (len(shape) == 1)})"
 
@@ -87,19 +88,22 @@ class ArraySpec(Spec):
 
 
 def floats(*shape: Size, low: float = -math.inf, high: float = math.inf) -> ArraySpec:
+    """Return the spec of a float32 or float64 array."""
     return ArraySpec(shape, low=low, high=high)
 
 
 def doubles(*shape: Size, low: float = -math.inf, high: float = math.inf) -> ArraySpec:
+    """Return the spec of a float64 array."""
     return ArraySpec(shape, ("float64",), low, high)
 
 
 def bools(*shape: Size) -> ArraySpec:
+    """Return the spec of a boolean array."""
     return ArraySpec(shape, ("bool",))
 
 
 def labels(size: Size, below: Size) -> ArraySpec:
-    """Cluster numbers of rows."""
+    """Return the spec of cluster labels of rows."""
     return ArraySpec((size,), ("int32",), 0, below if isinstance(below, str) else below - 1)
 
 
@@ -121,12 +125,13 @@ class Number(Spec):
 
 
 def count(low: int = 0, high: float = MAX_COUNT) -> Number:
+    """Return the spec of an integer within limits."""
     return Number(low, high, integral=True)
 
 
 @dataclass(frozen=True)
 class SizeOf(Spec):
-    """An integer that must agree with a symbol, or fixes it."""
+    """An integer that equals the size of a symbol, or determines it."""
 
     symbol: str
 
@@ -149,12 +154,12 @@ class Below(Spec):
 
 @dataclass(frozen=True)
 class Choice(Spec):
-    """One of some values, of the same type."""
+    """One of several values, of the same type as the value."""
 
     options: tuple[Any, ...]
 
     def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        same_type = str if isinstance(value, np.str_) else type(value)  # a string, whoever has made it
+        same_type = str if isinstance(value, np.str_) else type(value)  # NumPy strings count as strings
         if not any(same_type is type(option) and value == option for option in self.options):
             raise fail(name, f"is {str(value)[:40]!r}", " or ".join(map(repr, self.options)))
 
@@ -196,6 +201,7 @@ class OneOf(Spec):
 
 
 def optional(spec: Spec) -> OneOf:
+    """Return a spec that also allows None."""
     return OneOf((NOTHING, spec))
 
 
@@ -215,7 +221,7 @@ class Parts(Spec):
 
 @dataclass(frozen=True)
 class History(Spec):
-    """Records of steps: numbers by name."""
+    """A list of records of steps, which hold numbers by name."""
 
     fields: tuple[str, ...] = ("step", "seconds")
 
@@ -231,7 +237,7 @@ class History(Spec):
 
 @dataclass(frozen=True)
 class ParameterValues(Spec):
-    """The values that some parameters had in the fit."""
+    """A dict of the values of some parameters in the fit."""
 
     names: tuple[str, ...]
 
@@ -241,7 +247,7 @@ class ParameterValues(Spec):
 
 
 def frame(bits: bool = False, size: Size = "d") -> Spec:
-    """A frame of rows of numbers, or of bits."""
+    """Return the spec of a frame of numbers, or of bits."""
     exponent = count(-MAX_EXPONENT, MAX_EXPONENT)
     zero = Choice((0,))
     flags = {"unit": Choice((False,)), "bits": Choice((bits,))}
@@ -253,7 +259,7 @@ def frame(bits: bool = False, size: Size = "d") -> Spec:
 
 @dataclass(frozen=True)
 class RowsSpec(Spec):
-    """Rows that a model holds to compare others with."""
+    """Rows that a model holds to compare new rows with."""
 
     n: Size
     d: Size
@@ -274,10 +280,10 @@ class RowsSpec(Spec):
 
 @dataclass(frozen=True)
 class Fitted(Spec):
-    """A fitted estimator within another one, whose symbols are those of the outer one by other names."""
+    """A fitted estimator inside another one. `symbols` maps its symbols to those of the outer one."""
 
     cls: type
-    symbols: Mapping[str, str] = field(default_factory=dict)  # its symbol -> the outer one
+    symbols: Mapping[str, str] = field(default_factory=dict)  # symbol of the inner estimator -> symbol of the outer one
 
     def check(self, value: Any, name: str, sizes: Sizes) -> None:
         if not isinstance(value, self.cls):
@@ -290,7 +296,7 @@ class Fitted(Spec):
 
 
 class OutputConfig(Spec):
-    """What `set_output` keeps."""
+    """The configuration that `set_output` stores."""
 
     def check(self, value: Any, name: str, sizes: Sizes) -> None:
         if not isinstance(value, dict) or not set(value) <= {"transform"}:
@@ -299,7 +305,7 @@ class OutputConfig(Spec):
 
 
 def matches(spec: Spec, value: Any, sizes: Sizes) -> bool:
-    """Whether a value from a checkpoint is what a fit of these sizes leaves."""
+    """Return whether a value from a checkpoint matches a spec, given the sizes."""
     try:
         spec.check(value, "", dict(sizes))
     except ValueError:
@@ -308,14 +314,14 @@ def matches(spec: Spec, value: Any, sizes: Sizes) -> bool:
 
 
 def check_unchanged_parameters(model: Any) -> None:
-    """Raise ValueError if a parameter that the model depends on is no longer what it was in the fit."""
+    """Raise ValueError if a parameter on which predictions depend was changed after the fit."""
     for name, value in vars(model).get("_fit_parameters", {}).items():
         if getattr(model, name) != value:
             raise ValueError(f"{name}={getattr(model, name)!r} was {value!r} in the fit: set it back, or fit again.")
 
 
 def check_fitted_state(model: Any, *names: str, sizes: Sizes | None = None, prefix: str = "") -> Sizes:
-    """Raise ValueError if a fitted attribute (one of these, or any) is not what a fit produces; return the sizes found."""
+    """Raise ValueError if a fitted attribute (of the given names, or any) is invalid; return the sizes found."""
     sizes, present = {} if sizes is None else sizes, vars(model)
     needed: tuple[str, ...] = model._required_attributes
     missing = [name for name in needed if name not in present]

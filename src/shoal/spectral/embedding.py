@@ -28,7 +28,8 @@ from ..data.statistics import check_values
 from ..data.types import Array, warn
 from ..execution.deadline import LEEWAY
 from ..execution.engine import lazy_on_dask, resolve_source
-from ..execution.memory import Workload, plan_fit
+from ..execution.memory import Workload
+from ..execution.memory_limit import plan_fit
 from ..execution.threads import Threads, on_threads
 from ..fit import schema
 from ..fit.callbacks import report_step
