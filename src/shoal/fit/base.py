@@ -51,10 +51,7 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
     }
 
     _initializers: ClassVar[Initializers]
-    _center_arrays: ClassVar[tuple[float, float]] = (
-        3,
-        5,
-    )  # arrays of the size of the centroids: in float64, and in the dtype of the rows
+    _center_arrays: ClassVar[tuple[float, float]] = (3, 5)  # centroid-sized arrays: in float64, in the dtype of the rows
     _dense_shares: ClassVar[bool] = False  # whether block sums have all columns even if rows are sparse
 
     n_clusters: int
@@ -181,9 +178,7 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         self.inertia_ = rows.frame.energy_out_of(self._energy(result))
         self.cluster_centers_ = published_centers(rows, outcome.state.centers)
         if not np.isfinite(self.cluster_centers_).all():
-            raise ValueError(
-                "The centroids are not finite, though the rows of X were: X was changed during the fit; fit again."
-            )
+            raise ValueError("The centroids are not finite, but the rows of X were: X was changed during the fit; fit again.")
         self.labels_ = outcome.state.labels
         self.history_ = outcome.history
         self.stop_reason_ = outcome.reason

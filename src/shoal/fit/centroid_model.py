@@ -51,10 +51,8 @@ def restore_on_error(model: Any) -> Iterator[None]:
 
 UNIT_TOLERANCE = 1e-3  # largest difference of the length of a unit vector from 1
 
-MAX_COORDINATE = {
-    np.dtype(np.float32): 2.0**40,
-    np.dtype(np.float64): 2.0**480,
-}  # largest coordinate whose squared distances do not overflow
+# Largest coordinate whose squared distances do not overflow when they are summed.
+MAX_COORDINATE = {np.dtype(np.float32): 2.0**40, np.dtype(np.float64): 2.0**480}
 
 
 def near_rows(start: int, raw: Any, ways: list[Rows]) -> tuple[int, Block]:
@@ -162,7 +160,7 @@ class BaseCentroidModel(
 
     @property
     def _centers_frame(self) -> Frame:
-        """The frame of the fit, or the default one for centres that were set without a fit."""
+        """Frame of the fit, or the default frame for centroids that were set without a fit."""
         found = vars(self).get("_frame")
         return found if isinstance(found, Frame) else Frame.of(self._metric_of_centers)
 

@@ -1,4 +1,4 @@
-"""What a fit works with: validated rows on threads or workers, limits, checkpoints and random streams."""
+"""Resources of a fit: validated rows, threads or workers, limits, memory plan, checkpoints and random seed."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from .random_streams import resolve_seed
 class FitContext:
     """Everything that a fit needs besides the parameters of its method."""
 
-    X: Any  # as the user passed it: callable inits and callbacks get it
+    X: Any  # as passed by the user, for a callable `init` and for callbacks
     given_centers: Array | None  # `init`, if it is an array
     input_rows: Rows  # validated rows of X
     rows: Rows  # rows that the solver works on
-    moments: Moments | None  # of these rows; None before they are prepared
+    moments: Moments | None  # mean and variance of `rows`; None before they are prepared
     initialization: Initialization
     limits: Limits
     environment: FitEnvironment
-    memory: MemoryPlan
+    memory: MemoryPlan  # threads, and memory for optional data
     session: CheckpointSession
     reporter: StepReporter
     preparation_seconds: float = 0.0  # time of the first pass over the rows
-    skipped: list[str] = field(default_factory=list)  # what the time budget was too short for, in words
+    skipped: list[str] = field(default_factory=list)  # stages that the time budget was too short for, as text for the user
 
     @property
     def variance(self) -> float:
@@ -50,6 +50,7 @@ class FitContext:
 
     @property
     def seed(self) -> int:
+        """Seed of all random streams of the fit."""
         return self.session.seed
 
     def inner(self, stage: str) -> FitEnvironment:

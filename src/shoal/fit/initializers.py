@@ -29,7 +29,7 @@ class Initializers(NamedTuple):
 
 
 class Initialization(Protocol):
-    """The starts of a fit."""
+    """Initial centroids of all starts of a fit."""
 
     @property
     def k(self) -> int: ...

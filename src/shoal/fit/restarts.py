@@ -24,7 +24,7 @@ class RestartState(NamedTuple):
 
 
 class FitResult(NamedTuple):
-    """The best of all starts."""
+    """Result of the best start."""
 
     context: FitContext
     run: RunResult
