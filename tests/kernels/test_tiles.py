@@ -34,7 +34,9 @@ class TestTwoBest:
     def run(self, X, C, guess):
         labels, (limits, second) = guess.astype(np.int32), np.empty((2, len(X)), X.dtype)
         z2 = (C * C).sum(axis=1)
-        tiles.two_best_packed(X, rounding(X.dtype, X.shape[1]), C, tiles.pack(-2 * C), tiles.pack_norms(z2), labels, limits, second)
+        tiles.two_best_packed(
+            X, rounding(X.dtype, X.shape[1]), C, tiles.pack(-2 * C), tiles.pack_norms(z2), labels, limits, second
+        )
         return labels, limits, second
 
     @pytest.mark.parametrize("n", [1, tiles.ROWS - 1, tiles.ROWS, tiles.ROWS + 1, 2 * tiles.CACHED_ROWS + 1])

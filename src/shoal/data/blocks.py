@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ..kernels import choice
+from ..kernels import choice, tiles
 from ..kernels import dense as dense_kernels
 from ..kernels import sparse as sparse_kernels
-from ..kernels import tiles
 from .cancellation import pieces
 from .types import Array, is_sparse
 
@@ -152,11 +151,11 @@ class DenseBlock:
         error, k = rounding(self.X.dtype, d), len(centers.C)
         size = max(1, FUSED_MULTIPLICATIONS_PER_CALL // (k * max(d, 1) * dense_kernels.TILE)) * dense_kernels.TILE
         for s in pieces(n, size):
-            out = labels[s], limits[s], second[s]
             if d > FUSED_MAX_COLUMNS:
-                tiles.two_best_packed(self.X[s], error, centers.C, *centers.packs, *out)
+                packs, z2 = centers.packs
+                tiles.two_best_packed(self.X[s], error, centers.C, packs, z2, labels[s], limits[s], second[s])
                 continue
-            dense_kernels.two_best_narrow(self.X[s], centers.Z, centers.z2, *out)
+            dense_kernels.two_best_narrow(self.X[s], centers.Z, centers.z2, labels[s], limits[s], second[s])
             margin = np.empty(s.stop - s.start, self.X.dtype)
             dense_kernels.margins(self.X[s], error, centers.norms2, labels[s], margin)
             limits[s] += margin

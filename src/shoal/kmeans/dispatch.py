@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..data.rows import Rows
-from ..execution.memory import is_limited, spare
+from ..execution.memory_limit import UNLIMITED, MemoryPlan
 from ..fit import partition
 from ..fit.partition import Assign, Partition, StepStats
 from . import bounded, lloyd, projected
@@ -38,14 +38,14 @@ def memory(algorithm: str, n: int, d: int, k: int, itemsize: int) -> dict[str, f
     return bounded.memory(algorithm, n, k) if algorithm in BOUNDED else {}
 
 
-def choose_algorithm(rows: Rows, k: int) -> str:
+def choose_algorithm(rows: Rows, k: int, memory_plan: MemoryPlan = UNLIMITED) -> str:
     """Return the algorithm that "auto" stands for: "projected" if bounds pay and fit into memory, else "lloyd"."""
     if rows.is_sparse or k * rows.d < MIN_PRODUCTS_FOR_BOUNDS:
         return "lloyd"
     size = len(rows) * rows.d * rows.dtype.itemsize
-    room = spare(max(size * MAX_BOUNDS_SHARE[rows.source.is_map], MIN_BOUNDS_ROOM))
+    room = memory_plan.spare(max(size * MAX_BOUNDS_SHARE[rows.source.is_map], MIN_BOUNDS_ROOM))
     needed: float = projected.memory(len(rows), rows.d, k, rows.dtype)
-    if is_limited():
+    if memory_plan.is_limited:
         needed += projected.directions_memory(len(rows), rows.d, rows.dtype)
     return "projected" if needed <= room else "lloyd"
 
@@ -90,7 +90,7 @@ def final_assign(rows: Rows, state: Partition, assign: Assign) -> tuple[Iterable
     return (assign_once if state.bounds is None else assign)(rows, state)
 
 
-def select_algorithm(rows: Rows, k: int, algorithm: str) -> tuple[str, Assign]:
+def select_algorithm(rows: Rows, k: int, algorithm: str, memory_plan: MemoryPlan = UNLIMITED) -> tuple[str, Assign]:
     """Return the name of the algorithm to run, with "auto" resolved, and its assign function."""
     if algorithm == "projected" and rows.is_sparse:
         raise ValueError("algorithm='projected' needs dense rows: use 'auto' or 'yinyang' for sparse X.")
@@ -98,5 +98,5 @@ def select_algorithm(rows: Rows, k: int, algorithm: str) -> tuple[str, Assign]:
         return "lloyd", lloyd.assign
     if algorithm != "auto":
         return algorithm, ALGORITHMS[algorithm]
-    name = choose_algorithm(rows, k)
+    name = choose_algorithm(rows, k, memory_plan)
     return name, assign_auto if name == "projected" else lloyd.assign

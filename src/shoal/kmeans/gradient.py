@@ -24,7 +24,7 @@ from ..data.rows import Rows
 from ..data.types import Array
 from ..fit import streaming_means
 from ..fit.base import BaseCentroidClusterer
-from ..fit.centroid_model import NEAR
+from ..fit.centroid_model import MAX_COORDINATE
 from ..fit.context import FitContext
 from ..fit.partition import Partition, PartitionInfo, StepStats
 from ..fit.random_streams import generator
@@ -98,7 +98,7 @@ class GradientSolver(Solver):
         else:
             ids = shuffled(self.rows, self.keys, generator(self.seed, state.start, state.epochs + 1))
             new, info = online_step(self.rows, state, ids, self.unit)
-        if not np.abs(new.centers).max() < NEAR[self.rows.dtype]:
+        if not np.abs(new.centers).max() < MAX_COORDINATE[self.rows.dtype]:
             raise ValueError(
                 f"learning_rate={self.learning_rate} makes the centroids diverge (epoch {new.epochs}): "
                 f"use a smaller value, for instance {self.k / float(self.rows.weights.sum()):.1g}, or None."

@@ -293,7 +293,7 @@ class NestedKMeans(BaseCentroidClusterer):
         self.verbose = verbose
 
     def _make_solver(self, context: FitContext) -> NestedSolver:
-        _, assign = select_algorithm(context.rows, self.n_clusters, self.algorithm)
+        _, assign = select_algorithm(context.rows, self.n_clusters, self.algorithm, context.memory)
         k = self.n_clusters
         auto = max(MIN_FIRST_BATCH, MIN_FIRST_BATCH_PER_CENTER * k)
         size = auto if isinstance(self.batch_size, str) else max(self.batch_size, k)

@@ -228,7 +228,9 @@ def settle(X: Array, labels: Array, upper: Array, lower: Array, plan: ProjectedP
 def nearest_head(heads: Array, packed: PackedCenters) -> Array:
     """Return for each row the position of the centroid with the nearest head, up to rounding."""
     labels, (limits, second) = np.full(len(heads), -1, np.int32), np.empty((2, len(heads)), heads.dtype)
-    tiles.two_best_packed(heads, rounding(heads.dtype, heads.shape[1]), packed.C, packed.packs, packed.z2, labels, limits, second)
+    tiles.two_best_packed(
+        heads, rounding(heads.dtype, heads.shape[1]), packed.C, packed.packs, packed.z2, labels, limits, second
+    )
     return labels
 
 

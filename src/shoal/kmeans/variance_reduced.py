@@ -326,7 +326,7 @@ class VarianceReducedKMeans(BaseCentroidClusterer):
 
     def _plan(self, context: FitContext) -> VarianceReducedPlan:
         """Return the settings of a fit in numbers of rows."""
-        assign = select_algorithm(context.rows, self.n_clusters, "auto")[1]
+        assign = select_algorithm(context.rows, self.n_clusters, "auto", context.memory)[1]
         n = int(np.count_nonzero(context.rows.weights))
         eta = min(1.0, (1.0 if self.learning_rate is None else float(self.learning_rate)) * self.n_clusters / n)
         doubling = isinstance(self.epoch_size, str)

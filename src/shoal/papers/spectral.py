@@ -14,7 +14,8 @@ import numpy as np
 from sklearn.base import clone
 
 from ..data.types import Array
-from ..fit.checkpoint import CHECKPOINT_STORE, FitProgress
+from ..fit.checkpoint import FitProgress
+from ..fit.environment import FitEnvironment
 from ..metrics import normalized_mutual_info_score
 from ..report.draw import Line
 from ..spectral.exact import ExactSpectral
@@ -192,8 +193,8 @@ class Further:
         """Return the state of the last fit, without its stop reason and its final clusters."""
         if self.progress is None:
             return None
-        pages = {**self.progress.pages, "eigenvectors": self.progress.pages["eigenvectors"]._replace(reason="")}
-        return self.progress._replace(pages={name: found for name, found in pages.items() if name != "clusters"})
+        sections = {**self.progress.sections, "eigenvectors": self.progress.sections["eigenvectors"]._replace(reason="")}
+        return self.progress._replace(sections={name: found for name, found in sections.items() if name != "clusters"})
 
     def offer(self, progress: FitProgress) -> None:
         """Store the state of the fit."""
@@ -203,18 +204,16 @@ class Further:
         """Raise, as all fits of an experiment have the same parameters."""
         raise AssertionError(f"a longer fit differs from the shorter one in {name}")
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return an empty description, as no file is written."""
         return ""
 
 
 def fit(model: Any, data: Rows, keeper: Further | None = None) -> Score:
     """Fit a model and score it by NMI with the geometric mean, scikit-learn's default at the time of the paper."""
-    begun, token = time.perf_counter(), CHECKPOINT_STORE.set(keeper)
-    try:
-        labels = model.fit(data.X).labels_
-    finally:
-        CHECKPOINT_STORE.reset(token)
+    begun = time.perf_counter()
+    environment = FitEnvironment.current(None, data.X)._replace(checkpoint=keeper)
+    labels = model._fit(data.X, None, environment).labels_
     seconds = time.perf_counter() - begun
     nmi = float(normalized_mutual_info_score(data.y, labels, average_method="geometric"))
     flops = float(sum(record.get("flops", 0) for record in model.history_)) + start_cost(model, data.n)

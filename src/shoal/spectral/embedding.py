@@ -7,8 +7,10 @@ the eigenvalue.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -24,15 +26,17 @@ from ..data.rows import Rows
 from ..data.sources import DenseSource
 from ..data.statistics import check_values
 from ..data.types import Array, warn
-from ..execution.deadline import LEEWAY, budget_start
-from ..execution.engine import engine_context, lazy_on_dask
-from ..execution.memory import Workload, planned
+from ..execution.deadline import LEEWAY
+from ..execution.engine import lazy_on_dask, resolve_source
+from ..execution.memory import Workload
+from ..execution.memory_limit import plan_fit
 from ..execution.threads import Threads, on_threads
 from ..fit import schema
 from ..fit.callbacks import report_step
 from ..fit.centroid_model import restore_on_error
 from ..fit.checkpoint import CheckpointSession, open_session
 from ..fit.checkpoint_validation import is_valid_run
+from ..fit.environment import FitEnvironment
 from ..fit.input import check_rows
 from ..fit.loop import REASONS, Limits, RunResult
 from ..fit.parameters import MAX_THREADS, Count
@@ -220,23 +224,30 @@ class BaseSpectralClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         -------
         self
         """
+        self._fit(X, None, FitEnvironment.current(engine, X))
+        return self
+
+    def _fit(self, X: Any, sample_weight: Any, environment: FitEnvironment) -> Self:
+        """Cluster the rows of X in the given environment."""
+        if sample_weight is not None:
+            raise TypeError(f"{type(self).__name__} takes no sample_weight.")
         budget = getattr(self, "time_budget", None)
-        begun = budget_start()
-        deadline = None if budget is None else begun + budget
+        deadline = None if budget is None else environment.started + budget
         self._validate_params()
-        with engine_context(engine, X), restore_on_error(self):
-            source = check_rows(self, X, reset=True)
+        with restore_on_error(self):
+            source = check_rows(self, resolve_source(X, environment.engine), reset=True)
             n, k = source.shape[0], self.n_clusters
             if n < k:
                 raise ValueError(f"n_samples={n} should be >= n_clusters={k}: ask for fewer clusters.")
             seed = resolve_seed(self.random_state)
             rows = Rows.of(source)
+            plan = plan_fit(self, rows, environment.memory_limit, environment.outer_plan)
             with (
-                planned(self, rows) as n_threads,
-                Threads(n_threads) as executor,
-                open_session(self, source, None, seed) as session,
+                Threads(plan.n_threads) as executor,
+                open_session(self, source, None, seed, environment.checkpoint) as session,
             ):
-                rows = rows.with_executor(executor)
+                session.inner = lambda stage: environment.inner(plan, session.nested_store(stage))
+                rows = rows.with_executor(executor).with_copy_limit(plan.spare(math.inf))
                 found = self._embed(rows, X, session, deadline)
                 self._set_fitted_attributes(found.rows, found, session, deadline)
         return self
@@ -287,7 +298,9 @@ class BaseSpectralClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         if deadline is not None:
             kmeans.time_budget = max(deadline - now(), LEEWAY)
         points = self._points(W)
-        self.kmeans_ = session.once("clusters", lambda: kmeans.fit(points), lambda kept: is_clustering(kept, kmeans, points))
+        assert session.inner is not None
+        inner = partial(kmeans._fit, points, None, session.inner("clusters"))
+        self.kmeans_ = session.once("clusters", inner, lambda kept: is_clustering(kept, kmeans, points))
         self.labels_ = self.kmeans_.labels_
         self._fit_parameters = {name: getattr(self, name) for name in self._model_parameters}
         if not np.isfinite(W).all():

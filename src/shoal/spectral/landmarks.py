@@ -199,7 +199,7 @@ class LandmarkSpectral(BaseSpectralClusterer):
         if p < k:
             raise ValueError(f"n_landmarks={p} landmarks have no n_clusters={k} singular vectors: ask for more of them.")
         rows, _ = enter_frame(rows)
-        find = partial(self._landmarks, X, p, session.seed)
+        find = partial(self._landmarks, X, p, session)
         found = session.once("landmarks", find, partial(is_landmarks, p=p, d=rows.d))
         landmarks = Rows.of(ArraySource(found), frame=rows.frame).with_dtype(rows.dtype)
         count = min(self.n_nearest, len(landmarks))
@@ -230,11 +230,12 @@ class LandmarkSpectral(BaseSpectralClusterer):
     def _fits_before(self) -> Sequence[Any]:
         return (KMeans(self.n_landmarks),)
 
-    def _landmarks(self, X: Any, p: int, seed: int) -> Array:
-        model = KMeans(p, max_iter=FEW_STEPS, random_state=seed, n_threads=self.n_threads)
+    def _landmarks(self, X: Any, p: int, session: CheckpointSession) -> Array:
+        model = KMeans(p, max_iter=FEW_STEPS, random_state=session.seed, n_threads=self.n_threads)
+        assert session.inner is not None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than landmarks: then these are the rows
-            return np.unique(model.fit(X).cluster_centers_, axis=0)
+            return np.unique(model._fit(X, None, session.inner("landmarks")).cluster_centers_, axis=0)
 
 
 def is_landmarks(found: Any, p: int, d: int) -> bool:

@@ -16,7 +16,7 @@ from sklearn.random_projection import SparseRandomProjection
 
 from ...data.rows import Rows
 from ...data.types import Array
-from ...fit.random_streams import KEYS, generator
+from ...fit.random_streams import Stream, generator
 from ...kernels import dense
 
 # The sample has at least this number of rows, and this number per centroid.
@@ -32,7 +32,7 @@ ROWS_PER_DRAW = 1 << 20  # rows read together by priority sampling, which alloca
 def row_keys(X: Array) -> Array:
     """Return a number for each row that depends on its values only."""
     key = np.empty(len(X))
-    dense.weighted_sums(X, generator(0, KEYS).standard_normal(X.shape[1]), key)
+    dense.weighted_sums(X, generator(0, Stream.ROW_KEYS).standard_normal(X.shape[1]), key)
     return key
 
 
