@@ -54,7 +54,7 @@ class TestTwoBest:
     def test_the_limit_covers_rounding(self, d, k, dtype):
         X, C = 10 + cloud(300, d, 1, dtype), 10 + cloud(k, d, 2, dtype)
         exact = (C.astype(float) ** 2).sum(axis=1) - 2 * X.astype(float) @ C.astype(float).T
-        labels, limits, _ = self.run(X, C, np.full(300, -1))
+        _, limits, _ = self.run(X, C, np.full(300, -1))
         assert (exact.min(axis=1) <= limits).all()
         norms2 = (X.astype(float) ** 2).sum(axis=1) + (C.astype(float) ** 2).sum(axis=1).max()
         assert (limits <= exact.min(axis=1) + 20 * rounding(X.dtype, d) * norms2).all()

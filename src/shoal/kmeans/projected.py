@@ -4,9 +4,9 @@ Rows have bounds as in Yinyang k-means: one upper bound, and one lower bound for
 two bytes. Rows whose upper bound is below all lower bounds are skipped; the others are compared with the groups that their
 bounds leave open, a few rows and centroids at a time (see `kernels.tiles`).
 
-Where the rows are close to a plane of few dimensions, only *heads* are compared at first: the leading coordinates of a row along
-a few principal directions, and the norm of the remainder. Distances between heads are lower bounds of distances between rows
-(see `data.pca`), so that most centroids are excluded in a few columns. Whether this is faster is measured on a sample.
+Where the rows are close to a plane of few dimensions, only *heads* are compared at first: the leading coordinates of a row
+along a few principal directions, and the norm of the remainder. Distances between heads are lower bounds of distances between
+rows (see `data.pca`), so that most centroids are excluded in a few columns. Whether this is faster is measured on a sample.
 
 References
 ----------
@@ -132,7 +132,7 @@ class ProjectedPlan(NamedTuple):
 def group_size(k: int, d: int, dtype: np.dtype) -> int:
     """Return the number of centroids per group, a multiple of the lanes of a pack."""
     n_lanes = tiles.lanes(dtype)
-    n_groups = max(1, min(MAX_GROUPS, int(MAX_BOUNDS_SHARE * d * dtype.itemsize / 2)))
+    n_groups = max(1, min(MAX_GROUPS, int(MAX_BOUNDS_SHARE * d * int(dtype.itemsize)) // 2))
     return n_lanes * max(1, -(-k // (n_lanes * n_groups)))
 
 
@@ -253,7 +253,8 @@ def pays(rows: Rows, state: Partition) -> bool:
     share = b.open_share(rows.take(places), places, state.labels, state.centers)
     if b.basis.shape[1]:
         return True
-    return share * (rows.d + OPEN_PACK_COST) + OPEN_PACK_COST * tiles.lanes(rows.dtype) / len(state.centers) < rows.d
+    cost = share * (rows.d + OPEN_PACK_COST) + OPEN_PACK_COST * tiles.lanes(rows.dtype) / len(state.centers)
+    return bool(cost < rows.d)
 
 
 def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], ProjectedBounds]:
