@@ -71,11 +71,11 @@ def _rounds(lab: Lab, client: Any, count: int) -> list[Entry]:
     from shoal.data.sources import find_source
     from shoal.distributed import task_batching
     from shoal.distributed.scheduler import MAX_INLINE_SPEC_BYTES
-    from shoal.execution.engine import resolve_source
+    from shoal.execution.engine import UNSPECIFIED, resolve_source
     from shoal.execution.threads import Threads, default_threads
 
     X = clouds(count << 16, 1, 2)
-    rows, near = Rows.of(resolve_source(held(client, X, count))), Rows.of(find_source(X))  # a block a partition
+    rows, near = Rows.of(resolve_source(held(client, X, count), UNSPECIFIED)), Rows.of(find_source(X))  # a block a partition
     executor = Threads(default_threads())
     values = np.random.default_rng(0).normal(size=len(rows))
     order = np.zeros(MAX_INLINE_SPEC_BYTES // 8 + 1)  # is passed on from worker to worker, as centres are

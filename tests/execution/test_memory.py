@@ -13,7 +13,7 @@ from shoal.data.scaling import Scaled
 from shoal.data.sizes import format_size, parse_size
 from shoal.data.sources import ArraySource, find_source
 from shoal.execution import memory
-from shoal.execution.memory import MemoryLimit, Workload, plan, planned
+from shoal.execution.memory import MemoryLimit, Workload, plan, plan_fit
 from shoal.execution.threads import Threads, on_threads
 from shoal.fit import partition
 from shoal.formats import streamed
@@ -65,8 +65,8 @@ def test_refused_at_once(cls):
 
 def told_ways(model, rows, limit):
     """What a refusal recommends: a limit and, if it names one, a number of rows."""
-    with MemoryLimit(limit), pytest.raises(MemoryError) as refused, planned(model, rows):
-        pass
+    with pytest.raises(MemoryError) as refused:
+        plan_fit(model, rows, parse_size(limit))
     found = re.search(r": allow ([0-9.]+ .?B)(?:, or take ([0-9,]+) of the rows)?\.$", str(refused.value))
     return found[1], None if found[2] is None else int(found[2].replace(",", ""))
 
@@ -77,11 +77,9 @@ def test_what_a_refusal_recommends_is_accepted(cls, n, d):
     for threads in (1, 4):
         model, rows = cls(3, n_threads=threads), Rows.of(Huge(n, d))
         enough, few = told_ways(model, rows, "400MB")
-        with MemoryLimit(enough), planned(model, Rows.of(Huge(n, d))):
-            pass
+        plan_fit(model, Rows.of(Huge(n, d)), parse_size(enough))
         if few is not None:
-            with MemoryLimit("400MB"), planned(model, Rows.of(Huge(few, d))):
-                pass
+            plan_fit(model, Rows.of(Huge(few, d)), 400e6)
 
 
 def test_a_size_is_never_told_in_powers():
@@ -120,29 +118,22 @@ def test_what_the_source_holds_is_planned(tmp_path):
 
 def test_fewer_threads_may_do():
     model, rows = shoal.KMeans(3, n_threads=8), Rows.of(Huge(10**6, 50_000))
-    with MemoryLimit(sum(plan(model, rows.source, 3).values())), planned(model, rows) as n_threads:
-        assert n_threads == 3
+    assert plan_fit(model, rows, sum(plan(model, rows.source, 3).values())).n_threads == 3
 
 
 def test_bounds_take_what_is_left():
     rows = Rows.of(ArraySource(X))
     needed = sum(plan(shoal.KMeans(100), rows.source, 1).values())
-    found = []
-    for more in (1e3, 1e8):
-        with MemoryLimit(needed + more), planned(shoal.KMeans(100, n_threads=1), rows):
-            found.append(choose_algorithm(rows, 100))
-    assert found == ["lloyd", "projected"]
+    little, enough = (plan_fit(shoal.KMeans(100, n_threads=1), rows, needed + more) for more in (1e3, 1e8))
+    assert choose_algorithm(rows, 100, little) == "lloyd"
+    assert choose_algorithm(rows, 100, enough) == "projected"
 
 
 def test_gathered_rows_take_what_is_left(tmp_path):
     np.save(tmp_path / "x.npy", X)
     rows = shoal.open_rows(tmp_path / "x.npy")
     assert isinstance(rows.materialize(np.arange(1000)), ArraySource)
-    token = memory.SPARE.set(1000.0)
-    try:
-        assert not isinstance(rows.materialize(np.arange(1000)), ArraySource)
-    finally:
-        memory.SPARE.reset(token)
+    assert not isinstance(rows.materialize(np.arange(1000), copy_limit=500.0), ArraySource)
 
 
 @pytest.mark.parametrize(("name", "rows"), [("rows.zarr", 150), ("packed.h5", 150), ("columns.arrow", 700)])
@@ -203,12 +194,11 @@ def test_of_limits_within_each_other_the_least_holds():
 
 def test_how_many_rows_would_fit_where_memory_grows_faster():
     model, rows = shoal.ExactSpectral(3, n_threads=1), Rows.of(Huge(10**6, 8))
-    with MemoryLimit("800MB"), pytest.raises(MemoryError, match="of the rows") as refused, planned(model, rows):
-        pass
+    with pytest.raises(MemoryError, match="of the rows") as refused:
+        plan_fit(model, rows, 800e6)
     few = int(str(refused.value).split("take ")[-1].split(" of")[0].replace(",", ""))
     assert few > 3000
-    with MemoryLimit("800MB"), planned(model, Rows.of(Huge(few, 8))):
-        pass
+    plan_fit(model, Rows.of(Huge(few, 8)), 800e6)
 
 
 def test_sparse_rows_count_for_what_they_hold():
@@ -277,8 +267,6 @@ def test_a_limit_for_float64_is_accepted():
             limit = re.search(r"allow ([0-9.]+ .?B)", refusals[-1])[1]
     assert len(refusals) == 2, refusals
     assert model.cluster_centers_.dtype == np.float64
-    assert memory.THREADS.get() is None
-    assert memory.SPARE.get() is None
 
 
 def test_what_the_machine_can_not_hold_is_refused(monkeypatch):

@@ -160,7 +160,8 @@ def test_from_a_packed_file(tmp_path, monkeypatch):
     make = lambda: shoal.KMeans(4, init=X[:4])  # noqa: E731
 
     def begin(name):
-        with Checkpoint(tmp_path / "x", every=0) as kept, open_session(make(), shoal.open_rows(tmp_path / name), None, 0):
+        rows = shoal.open_rows(tmp_path / name)
+        with Checkpoint(tmp_path / "x", every=0) as kept, open_session(make(), rows, None, 0, kept):
             kept.offer(FitProgress(0, {}))
             kept._about = None  # so that the file stays
 

@@ -120,7 +120,7 @@ def test_progress_and_remaining_time():
 @pytest.mark.parametrize("model", [KMeans, OnlineKMeans])
 def test_a_trail_matches_shorter_fits(model):
     options = {"n_clusters": 5, "init": curves.first_rows(X, 5, 1), "random_state": 0, "tol": 0.0}
-    trail = curves.update_sequential(model(max_iter=4, **options), X, every=True)
+    trail = curves.record_trail(model(max_iter=4, **options), X, every=True)
     assert list(trail.steps) == list(range(1, len(trail.centers) + 1))
     for t, C in zip(trail.steps, trail.centers, strict=True):
         np.testing.assert_allclose(C, model(max_iter=t, **options).fit(X).cluster_centers_, rtol=1e-12)
@@ -149,7 +149,7 @@ def test_centroids_are_not_kept_between_seeds():
 
 def test_long_fits_are_recorded_at_growing_intervals():
     model = MiniBatchKMeans(5, batch_size=50, max_iter=300, max_no_improvement=None, tol=0.0, random_state=0)
-    trail = curves.update_sequential(model, X)
+    trail = curves.record_trail(model, X)
     assert trail.steps[-1] == 300
     assert len(trail.steps) < 150
     assert trail.energies(X)[-1] == pytest.approx(model.inertia_ / len(X))

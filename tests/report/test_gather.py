@@ -179,7 +179,7 @@ class Counting(FileSource):
         self.read_rows += len(rows)
         return self.source.take(rows)
 
-    def materialize(self, rows):
+    def materialize(self, rows, copy_limit=np.inf):
         return find_source(self.take(rows))
 
 

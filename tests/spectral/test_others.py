@@ -14,7 +14,7 @@ from shoal import ExactSpectral, LandmarkSpectral, MiniBatchSpectral, NystromSpe
 from shoal.data.rows import Rows
 from shoal.execution.threads import on_threads
 from shoal.fit.input import check_rows
-from shoal.fit.random_streams import generator
+from shoal.fit.random_streams import Stream, generator
 from shoal.spectral import affinity, lanczos, tiles
 from shoal.spectral.affinity_factory import AffinityParameters, make_kernel_affinity
 from shoal.spectral.neighbors import approximate_neighbors
@@ -94,7 +94,7 @@ class TestPower:
     @LAYOUTS
     @pytest.mark.parametrize("powers", [1, 3])
     def test_equals_the_oracle(self, layout, powers):
-        start = np.linalg.qr(generator(0, 1 << 43).standard_normal((300, 4)))[0]
+        start = np.linalg.qr(generator(0, Stream.INITIAL_SUBSPACE).standard_normal((300, 4)))[0]
         U, c = start, 0.0
         for _ in range(powers):
             c = max(c, -np.linalg.eigvalsh(U.T @ L @ U)[0])
@@ -207,7 +207,7 @@ class TestNystrom:
     @pytest.mark.parametrize("m", [20, 80, 300])
     def test_equals_the_oracle(self, layout, m):
         model = NystromSpectral(4, sigma=SIGMA, n_samples=m, random_state=0).fit(layout(X))
-        ids = np.sort(generator(0, 1 << 44).choice(300, m, replace=False))
+        ids = np.sort(generator(0, Stream.NYSTROM_SAMPLE).choice(300, m, replace=False))
         U, values = naive.nystrom(naive.affinity(X, SIGMA) + np.eye(300), ids, 4)
         np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-5)
         W = model.embedding_
@@ -224,7 +224,7 @@ class TestNystrom:
         """Local scales may give negative eigenvalues, which are left out."""
         far = np.sqrt(np.sort(naive.distances(X, X), axis=1)[:, n_neighbors])
         K = naive.affinity(X, np.sqrt(np.outer(far, far))) + np.eye(300)
-        ids = np.sort(generator(0, 1 << 44).choice(300, m, replace=False))
+        ids = np.sort(generator(0, Stream.NYSTROM_SAMPLE).choice(300, m, replace=False))
         values, V = np.linalg.eigh(K[np.ix_(ids, ids)])
         C = K[:, ids] @ V[:, values > 1e-10 * values[-1]]
         L = naive.laplacian(C / values[values > 1e-10 * values[-1]] @ C.T)

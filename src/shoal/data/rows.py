@@ -7,6 +7,7 @@ in row order, so a result does not depend on the number of threads or workers.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -76,6 +77,7 @@ class Rows:
     is_sparse: bool
     executor: Executor | None = None
     notices: dict[str, bool] = field(default_factory=dict)  # messages of block functions, and whether the user was warned
+    copy_limit: float = math.inf  # bytes of copied rows of a file that `materialize` may hold in memory
     is_remote: bool = False  # whether this copy was sent to another process
 
     @classmethod
@@ -134,13 +136,17 @@ class Rows:
         """Return the same rows, processed by an executor."""
         return replace(self, executor=executor)
 
+    def with_copy_limit(self, copy_limit: float) -> Rows:
+        """Return the same rows with another limit for copies of rows of a file."""
+        return replace(self, copy_limit=copy_limit)
+
     def with_block_rows(self, block_rows: int) -> Rows:
         """Return the same rows in blocks of another size."""
         return replace(self, block_rows=block_rows)
 
     def sibling(self, source: Source, weights: Array | None = None, frame: Frame = Frame()) -> Rows:
         """Return rows of another source for the same executor."""
-        return Rows.of(source, weights, frame, self.executor)
+        return Rows.of(source, weights, frame, self.executor).with_copy_limit(self.copy_limit)
 
     def subset(self, ids: Array, k: int) -> Rows:
         """Return the rows of these indices (repeats allowed), read when they are used.
@@ -151,7 +157,7 @@ class Rows:
 
     def materialize(self, ids: Array, k: int) -> Rows:
         """Return the rows of these indices, read into memory now; rows of a memory map are read when they are used."""
-        return self._subset(self.source.materialize(ids), ids, k // 2)
+        return self._subset(self.source.materialize(ids, self.copy_limit), ids, k // 2)
 
     def batches(self, ids: Callable[[int], Array], k: int) -> Batches:
         """Return small subsets of the rows, indexed by batch number; `ids(number)` returns the row indices of a batch."""
@@ -292,10 +298,11 @@ class Batches:
             self._fetched.clear()
             first = self.ids(number)
             ids = [first, *(self.ids(number + i) for i in range(1, BATCH_ROWS_PER_FETCH // len(first)))]
-            local = self.rows.source.materialize(np.concatenate(ids))
+            limit = self.rows.copy_limit
+            local = self.rows.source.materialize(np.concatenate(ids), limit)
             bounds = np.cumsum([0, *map(len, ids)])
             for i, (a, b) in enumerate(pairwise(bounds)):
-                self._fetched[number + i] = self.rows._subset(local.materialize(np.arange(a, b)), ids[i], self.k)
+                self._fetched[number + i] = self.rows._subset(local.materialize(np.arange(a, b), limit), ids[i], self.k)
         return self._fetched.pop(number)
 
 

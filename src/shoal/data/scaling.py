@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -69,9 +70,9 @@ class Scaled(FileSource):
     def prepare_multi_pass(self) -> None:
         self.source.prepare_multi_pass()
 
-    def materialize(self, rows: Array) -> Source:
+    def materialize(self, rows: Array, copy_limit: float = math.inf) -> Source:
         if self.source.is_file:
-            return Scaled(self.source.materialize(rows), self.scales, self.dtype)
+            return Scaled(self.source.materialize(rows, copy_limit), self.scales, self.dtype)
         return self.subset(rows) if self.is_map else find_source(self.take(rows))
 
     def _scale(self, start: int | None, block: Any) -> Any:

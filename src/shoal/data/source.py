@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from itertools import pairwise
@@ -42,8 +43,11 @@ class Source(ABC):
         return SubsetSource(self, rows)
 
     @abstractmethod
-    def materialize(self, rows: Array) -> Source:
-        """Return some rows as a source that has read them once; a memory map reads them when they are asked for."""
+    def materialize(self, rows: Array, copy_limit: float = math.inf) -> Source:
+        """Return some rows as a source that has read them once; a memory map reads them when they are asked for.
+
+        Copies of rows of a file that take more than `copy_limit` bytes go to a temporary file.
+        """
 
     def partitions(self, partition_rows: int) -> list[tuple[int, int]]:
         """Return the first row and the end of each partition."""
@@ -80,8 +84,8 @@ class SubsetSource(Source):
     def take(self, rows: Array) -> Any:
         return self.source.take(self.ids[rows])
 
-    def materialize(self, rows: Array) -> Source:
-        return self.source.materialize(self.ids[rows])
+    def materialize(self, rows: Array, copy_limit: float = math.inf) -> Source:
+        return self.source.materialize(self.ids[rows], copy_limit)
 
 
 class StoredSource(Source):
@@ -90,7 +94,7 @@ class StoredSource(Source):
     is_map = reads_ahead = True
     is_packed: bool = False  # whether rows can be read in order only, and are unpacked for it
 
-    def materialize(self, rows: Array) -> Source:
+    def materialize(self, rows: Array, copy_limit: float = math.inf) -> Source:
         return self.subset(rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 from copy import copy
 from typing import Any
@@ -20,7 +21,7 @@ ROWS_PER_RELEASE = 1024  # rows taken by index from such a map between two relea
 class MemorySource(Source):
     """Rows in the memory of this process, or in a file mapped into it."""
 
-    def materialize(self, rows: Array) -> Source:
+    def materialize(self, rows: Array, copy_limit: float = math.inf) -> Source:
         return self.subset(rows) if self.is_map else find_source(self.take(rows))
 
 

@@ -5,6 +5,7 @@ A table is recognised by the package name of its type, so that no package is imp
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ class TableSource(Source):
     def take(self, rows: Any) -> Array:
         return at_most_float64(np.asarray(self.part(rows, self.raw_dtype), self.raw_dtype))
 
-    def materialize(self, rows: Array) -> Source:
+    def materialize(self, rows: Array, copy_limit: float = math.inf) -> Source:
         from .sources import ArraySource  # which imports this module
 
         return ArraySource(self.take(rows))

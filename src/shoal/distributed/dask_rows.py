@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
 from contextlib import closing
 from itertools import pairwise
@@ -118,7 +119,7 @@ class DaskRows(DistributedSource):
         inverse[order] = np.arange(len(rows))
         return stack_chunks(blocks)[inverse]
 
-    def materialize(self, rows: Array) -> Source:
+    def materialize(self, rows: Array, copy_limit: float = math.inf) -> Source:
         return find_source(self.take(rows))
 
     def _pack_spec(self, fn: Any = None, args: tuple[Any, ...] = ()) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import io
+import math
 import pickle
 import time
 from collections.abc import Callable, Iterator
@@ -66,7 +67,7 @@ class ShapeOnlySource(Source):
     def take(self, rows: Array) -> Any:
         return self.read(0, 0)
 
-    def materialize(self, rows: Array) -> Source:
+    def materialize(self, rows: Array, copy_limit: float = math.inf) -> Source:
         return self.read(0, 0)  # type: ignore[no-any-return]
 
 

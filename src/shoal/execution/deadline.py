@@ -8,34 +8,11 @@ thread finds out that its result is no longer wanted. Without a time budget noth
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from contextvars import ContextVar
 from math import inf
 
 from ..data.cancellation import now
 
 LEEWAY = 0.25  # seconds by which a stage may exceed its budget: giving it up would cost more quality than that is worth
-
-
-_CALLED: ContextVar[float | None] = ContextVar("called", default=None)  # when the call began that the next fit belongs to
-
-
-@contextlib.contextmanager
-def called_at(begun: float) -> Iterator[None]:
-    """Let the time budget of the next fit count from an earlier moment: when the call began that it belongs to."""
-    token = _CALLED.set(begun)
-    try:
-        yield
-    finally:
-        _CALLED.reset(token)
-
-
-def budget_start() -> float:
-    """The moment from which the time budget of a fit that begins now counts. Fits within that one have their own."""
-    begun = _CALLED.get()
-    _CALLED.set(None)
-    return now() if begun is None else begun
 
 
 class Deadline:

@@ -6,7 +6,6 @@ No such package is imported before a user brings something of its kind.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from functools import wraps
 from importlib import import_module
@@ -69,21 +68,20 @@ class Engine(Scoped):
         return self.client
 
 
-def engine_context(engine: Any, X: Any) -> AbstractContextManager[Any]:
-    """For one fit to X; None: whoever would work on it anyway."""
+def resolve_engine(engine: Any, X: Any) -> Any:
+    """Return the argument `engine` of a fit to X, validated; if it is None, the engine of the surrounding `with` block."""
     if engine is None:
-        return nullcontext()
+        return ENGINE.get()
     if not isinstance(X, DistributedSource | FileSource) and backend_for(X) is None:
         raise TypeError(
             f"engine={engine!r} is for rows that its workers can reach, but X is a {type(X).__name__} of this process: give a "
             "dask array, a dask dataframe or open_rows(path), or leave engine out."
         )
-    return Engine(engine)
+    return Engine(engine).client
 
 
-def resolve_source(X: Any) -> Any:
-    """X as it is; as a source, if workers are to work on it."""
-    engine = ENGINE.get()
+def resolve_source(X: Any, engine: Any) -> Any:
+    """Return a source for rows that workers of the engine read; X itself otherwise. Resolving twice changes nothing."""
     if isinstance(X, DistributedSource):
         return X
     if isinstance(X, FileSource):

@@ -7,11 +7,10 @@ can do without (bounds, rows at hand) takes what is left.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ..data.rows import PARTITION, Rows, rows_in_a_block, working_dtype
@@ -22,10 +21,6 @@ from ..data.types import is_sparse
 from .threads import default_threads
 
 LIMIT: ContextVar[float | None] = ContextVar("limit", default=None)  # bytes, of the fits that are about to begin
-
-SPARE: ContextVar[float | None] = ContextVar("spare", default=None)  # of these, what the fit under way can do without
-
-THREADS: ContextVar[int | None] = ContextVar("threads", default=None)  # that the plan of the fit under way is for
 
 PROGRAM = 3.0e8  # bytes of Python, its packages and the compiled kernels
 
@@ -149,43 +144,50 @@ def parts_of(model: Any, load: Workload, n_threads: int) -> dict[str, float]:
     return {name: size for name, size in max(plans, key=lambda plan: sum(plan.values())).items() if size}
 
 
-@contextlib.contextmanager
-def planned(model: Any, rows: Rows) -> Iterator[int]:
-    """Yield the number of threads with which a fit stays below the memory limit, or refuse the fit.
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Number of threads of a fit, and the memory that it may take beyond what it cannot do without."""
 
-    A fit within another one belongs to the plan of that one.
+    n_threads: int
+    limit: float | None = None  # bytes of the process; None without a limit
+    needed: float = 0.0  # bytes that the fit cannot do without
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the fit has a memory limit."""
+        return self.limit is not None
+
+    def spare(self, default: float) -> float:
+        """Return the bytes that optional data may take: half of what the plan leaves, or the default without a limit."""
+        return default if self.limit is None else (self.limit - self.needed) / 2
+
+
+UNLIMITED = MemoryPlan(1)
+
+
+def plan_fit(model: Any, rows: Rows, limit: float | None, outer: MemoryPlan | None = None) -> MemoryPlan:
+    """Plan a fit below a memory limit with as many threads as possible, or raise if one thread needs too much.
+
+    A fit inside another one is covered by the plan of the outer fit.
     """
-    limit, threads = LIMIT.get(), THREADS.get()
     wanted = model.n_threads or default_threads()
     rows.source.prepare_multi_pass()
-    if threads is not None:
-        yield min(wanted, threads)
-        return
+    if outer is not None and outer.is_limited:
+        return replace(outer, n_threads=min(wanted, outer.n_threads))
     if limit is None:
         check_fit(model, rows.source, rows.has_weights)
-        yield wanted
-        return
-    load = Workload.of(rows.source, rows.has_weights)
-    n_threads, needed = _threads_within(model, load, wanted, limit)
-    tokens = SPARE.set(limit - needed), THREADS.set(n_threads)
-    try:
-        yield n_threads
-    finally:
-        SPARE.reset(tokens[0])
-        THREADS.reset(tokens[1])
+        return MemoryPlan(wanted)
+    n_threads, needed = _threads_within(model, Workload.of(rows.source, rows.has_weights), wanted, limit)
+    return MemoryPlan(n_threads, limit, needed)
 
 
-def plan_wider(model: Any, rows: Rows) -> None:
-    """Plan once more for rows that turn out to need float64 where float32 was planned for; refuse what is too much then."""
-    limit, threads = LIMIT.get(), THREADS.get()
+def plan_dtype(plan: MemoryPlan, model: Any, rows: Rows) -> MemoryPlan:
+    """Return the plan for the dtype of the rows, which may be float64 where float32 was planned; raise if it is too large."""
     load = Workload.of(rows.source, rows.has_weights)
-    if limit is None or threads is None or load.wide == rows.dtype.itemsize:
-        return
-    fewer, needed = _threads_within(model, load._replace(wide=rows.dtype.itemsize), threads, limit)
-    if fewer < threads:
-        rows.limit_threads(fewer)
-    SPARE.set(limit - needed)  # both until the plan of the fit ends
-    THREADS.set(fewer)
+    if plan.limit is None or load.wide == rows.dtype.itemsize:
+        return plan
+    n_threads, needed = _threads_within(model, load._replace(wide=rows.dtype.itemsize), plan.n_threads, plan.limit)
+    return MemoryPlan(n_threads, plan.limit, needed)
 
 
 def _threads_within(model: Any, load: Workload, n_threads: int, limit: float) -> tuple[int, float]:
@@ -238,14 +240,3 @@ def _refusal(model: Any, load: Workload, limit: float, needed: float) -> str:
     ways = f"allow {format_size(1.01 * needed)}" + (f", or take {few:,} of the rows" if few >= model.n_clusters else "")
     what = f"{type(model).__name__} on {load.n:,} rows takes about {format_size(needed)}"
     return f"A limit of {format_size(limit)} is too little: {what}: {ways}."
-
-
-def is_limited() -> bool:
-    """Whether the fit under way has a limit."""
-    return SPARE.get() is not None
-
-
-def spare(otherwise: float) -> float:
-    """Bytes for what a fit can do without: half of what the plan leaves, or what is usual if there is no limit."""
-    left = SPARE.get()
-    return otherwise if left is None else left / 2

@@ -20,6 +20,7 @@ from . import partition
 from .callbacks import with_callbacks
 from .centroid_model import NEAR, BaseCentroidModel
 from .context import FitContext, open_fit
+from .environment import FitEnvironment
 from .finalize import published_centers
 from .initializers import Initialization, Initializers, InitParameters
 from .parameters import ATTRIBUTES, MAX_THREADS, PARAMETERS, Count, share_docs
@@ -71,7 +72,6 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
     def _make_solver(self, context: FitContext) -> Solver:
         """Return the solver of the method for the rows of the context."""
 
-    @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, engine: Any = None) -> Self:
         """Cluster the rows of X. If that fails, the model stays what it was.
 
@@ -93,7 +93,13 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         -------
         self
         """
-        with open_fit(self, X, sample_weight, engine) as context:
+        self._fit(X, sample_weight, FitEnvironment.current(engine, X))
+        return self
+
+    @with_callbacks
+    def _fit(self, X: Any, sample_weight: Any, environment: FitEnvironment) -> Self:
+        """Cluster the rows of X in the given environment: the body of `fit`, also of fits inside other fits."""
+        with open_fit(self, X, sample_weight, environment) as context:
             context = self._prepare(context)
             solver = self._make_solver(context)
             result = run(solver, context)

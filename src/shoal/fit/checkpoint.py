@@ -97,19 +97,23 @@ class CheckpointSession:
         return outcome
 
     def once(self, page: str, find: Callable[[], Any], is_sound: Callable[[Any], bool] = lambda _: True) -> Any:
-        """What the page says; if nothing, what `find` finds. A fit that it calls has a page of its own until then."""
+        """Return what was saved under this name; if nothing was, call `find` and save its result."""
         if page in self.pages:
             self.trust(is_sound(self.pages[page]))
             return self.pages[page]
-        draft = f"{page}, so far"
-        token = CHECKPOINT_STORE.set(None if self.keeper is None else NestedCheckpointStore(self, draft))
-        try:
-            found = find()
-        finally:
-            CHECKPOINT_STORE.reset(token)
-        self.pages.pop(draft, None)
+        found = find()
+        self.pages.pop(_draft(page), None)
         self.keep(page, found)
         return found
+
+    def nested_store(self, page: str) -> CheckpointStore | None:
+        """Return the store of a fit inside this one that finds what `once` saves under this name."""
+        return None if self.keeper is None else NestedCheckpointStore(self, _draft(page))
+
+
+def _draft(page: str) -> str:
+    """Return the name under which the progress of an inner fit is saved."""
+    return f"{page}, so far"
 
 
 class NestedCheckpointStore(NamedTuple):
@@ -133,9 +137,10 @@ class NestedCheckpointStore(NamedTuple):
 
 
 @contextlib.contextmanager
-def open_session(model: Any, source: Source, weights: Any, seed: int) -> Iterator[CheckpointSession]:
-    """The journal of a fit that begins here. Others that it calls, or that a callback of the user's does, are not kept."""
-    keeper = CHECKPOINT_STORE.get()
+def open_session(
+    model: Any, source: Source, weights: Any, seed: int, keeper: CheckpointStore | None
+) -> Iterator[CheckpointSession]:
+    """Resume a fit from a store, or start a new one. Other fits that a callback of the user starts meanwhile are not saved."""
     token = CHECKPOINT_STORE.set(None)
     try:
         kept = None if keeper is None else keeper.resume(_about(model, source, weights))

@@ -13,12 +13,12 @@ from ..data.sources import find_source
 from ..data.tables import column_names, find_table
 from ..data.types import is_sparse
 from ..data.validation import _warn_of_rounding, check_names, check_unmasked
-from ..execution.engine import check_distributable, resolve_source
+from ..execution.engine import ENGINE, check_distributable, resolve_source
 
 
 def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
     """A source of the rows of X, checked against an estimator if there is one. Values are looked at block by block."""
-    X = resolve_source(X)
+    X = resolve_source(X, ENGINE.get())  # a fit has already resolved X with its own engine
     check_unmasked(X, "X")
     if type(X).__name__ == "LazyFrame":
         raise TypeError("X is a LazyFrame, which has no rows yet: call .collect() first.")

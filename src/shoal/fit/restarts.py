@@ -113,6 +113,6 @@ def _run_start(
         return solver.step(state)
 
     report = partial(reporter.end_step, progress.start)
-    result = drive(step, state.pop(), solver.converged, limits, [report], save, before)
+    result = drive(step, state.pop(), solver.converged, limits, [report, *context.environment.observers], save, before)
     session.release("starts")
     return result

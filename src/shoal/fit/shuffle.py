@@ -12,7 +12,7 @@ import numpy as np
 from ..data.rows import Rows
 from ..data.types import Array, is_sparse
 from ..kernels import keys as kernels
-from .random_streams import KEYS, generator
+from .random_streams import Stream, generator
 
 TOGETHER = 1 << 18  # rows that are sent on their way at a time: each takes several numbers as long as it is
 
@@ -61,7 +61,7 @@ def scramble(z: Array) -> Array:
 
 def keys_of(rows: Rows) -> Array:
     """(n) uint64: a number for what each row holds."""
-    salts = generator(0, KEYS).integers(1 << 64, size=rows.d, dtype=np.uint64)
+    salts = generator(0, Stream.ROW_KEYS).integers(1 << 64, size=rows.d, dtype=np.uint64)
     keys = np.empty(len(rows), np.uint64)
     for _ in rows.map_raw_blocks(_keys_block, salts, per_row=(keys,)):
         pass

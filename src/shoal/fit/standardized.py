@@ -17,18 +17,17 @@ from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..data.cancellation import now
 from ..data.rows import Rows, working_dtype
 from ..data.scaling import scaled, scaled_dtype
 from ..data.source import FileSource, Source
 from ..data.statistics import column_scales
 from ..data.types import Array
 from ..data.validation import check_weights
-from ..execution.deadline import called_at
-from ..execution.engine import engine_context, lazy_on_dask
+from ..execution.engine import lazy_on_dask, resolve_source
 from ..execution.memory import check_fit
 from ..execution.threads import on_threads
 from .centroid_model import restore_on_error
+from .environment import FitEnvironment
 from .input import check_rows
 from .schema import Choice, Fitted, Names, OutputConfig, SizeOf, Spec, check_fitted_state, doubles
 
@@ -114,20 +113,22 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         -------
         self
         """
-        begun = now()
+        self._fit(X, sample_weight, FitEnvironment.current(engine, X))
+        return self
+
+    def _fit(self, X: Any, sample_weight: Any, environment: FitEnvironment) -> Self:
+        """Fit the estimator to the scaled rows in the given environment."""
         self._validate_params()
-        with engine_context(engine, X), restore_on_error(self):
-            source = check_rows(self, X, reset=True)
+        with restore_on_error(self):
+            source = check_rows(self, resolve_source(X, environment.engine), reset=True)
             weights = check_weights(sample_weight, source.shape[0])
             if hasattr(self.estimator, "_memory"):  # before several numbers for each column are held
                 self.estimator._validate_params()
                 check_fit(self.estimator, source, weights is not None)
             self.mean_, self.scale_ = scales_of(source, weights, getattr(self.estimator, "n_threads", None))
-            more = {} if weights is None else {"sample_weight": weights}
             scales = np.stack([self.mean_, self.scale_])
             dtype = scaled_dtype(source, scales)
-            with called_at(begun):
-                self.estimator_ = clone(self.estimator).fit(scaled(source, scales, dtype), **more)
+            self.estimator_ = clone(self.estimator)._fit(scaled(source, scales, dtype), weights, environment)
             self.dtype_ = dtype.name
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from functools import partial
 from numbers import Integral
@@ -14,7 +15,6 @@ from ..data.source import FileSource, Source
 from ..data.sources import find_source
 from ..data.types import Array, is_sparse, warn
 from ..exceptions import InvalidFileError
-from ..execution.memory import spare
 from .fingerprint import FileSignature, fingerprint
 from .options import Column, Opened, Options
 from .raw import Scratch, SparseScratch
@@ -63,9 +63,9 @@ class FileRows(FileSource):
     def take(self, rows: Array) -> Any:
         return self._rows.take(rows)
 
-    def materialize(self, rows: Array) -> Source:
+    def materialize(self, rows: Array, copy_limit: float = math.inf) -> Source:
         size = len(rows) * self._rows.row_bytes
-        if size <= min(MAX_ROWS_IN_MEMORY, spare(MAX_ROWS_IN_MEMORY)):
+        if size <= min(MAX_ROWS_IN_MEMORY, copy_limit):
             return find_source(self.take(rows))
         parts = np.array_split(rows, -(-size // COPY_BYTES))
         first = self.take(parts[0])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..data.rows import Rows
-from ..execution.memory import is_limited, spare
+from ..execution.memory import UNLIMITED, MemoryPlan
 from ..fit import partition
 from ..fit.partition import Assign, Partition, StepStats
 from . import bounded, lloyd, projected
@@ -37,14 +37,14 @@ def memory(algorithm: str, n: int, d: int, k: int, wide: int) -> dict[str, float
     return bounded.memory(algorithm, n, k) if algorithm in BOUNDED else {}
 
 
-def choose_algorithm(rows: Rows, k: int) -> str:
+def choose_algorithm(rows: Rows, k: int, memory_plan: MemoryPlan = UNLIMITED) -> str:
     """What "auto" runs; `python -m bench algorithms` shows why."""
     if rows.is_sparse or k * rows.d < WORTHWHILE:
         return "lloyd"
     size = len(rows) * rows.d * rows.dtype.itemsize
-    room = spare(max(size * MEMORY[rows.source.is_map], 1 << 25))
+    room = memory_plan.spare(max(size * MEMORY[rows.source.is_map], 1 << 25))
     needed: float = projected.memory(len(rows), rows.d, k, rows.dtype)
-    if is_limited():
+    if memory_plan.is_limited:
         needed += projected.directions_memory(len(rows), rows.d, rows.dtype)
     return "projected" if needed <= room else "lloyd"
 
@@ -74,7 +74,7 @@ def final_assign(rows: Rows, state: Partition, assign: Assign) -> tuple[Iterable
     return (assign_once if state.bounds is None else assign)(rows, state)
 
 
-def select_algorithm(rows: Rows, k: int, algorithm: str) -> tuple[str, Assign]:
+def select_algorithm(rows: Rows, k: int, algorithm: str, memory_plan: MemoryPlan = UNLIMITED) -> tuple[str, Assign]:
     """The algorithm's name, where it was "auto", and how it labels."""
     if algorithm == "projected" and rows.is_sparse:
         raise ValueError("algorithm='projected' needs dense rows: use 'auto' or 'yinyang' for sparse X.")
@@ -82,5 +82,5 @@ def select_algorithm(rows: Rows, k: int, algorithm: str) -> tuple[str, Assign]:
         return "lloyd", lloyd.assign
     if algorithm != "auto":
         return algorithm, ALGORITHMS[algorithm]
-    name = choose_algorithm(rows, k)
+    name = choose_algorithm(rows, k, memory_plan)
     return name, assign_auto if name == "projected" else lloyd.assign

@@ -110,5 +110,5 @@ class KMeans(BaseCentroidClusterer):
         return {**super()._fitted_schema(), "algorithm_": Choice(tuple(ALGORITHMS))}
 
     def _make_solver(self, context: FitContext) -> LloydSolver:
-        self.algorithm_, assigner = select_algorithm(context.rows, self.n_clusters, self.algorithm)
+        self.algorithm_, assigner = select_algorithm(context.rows, self.n_clusters, self.algorithm, context.memory)
         return LloydSolver(context.rows, assigner, self.tol * context.variance)

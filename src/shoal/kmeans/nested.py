@@ -298,7 +298,7 @@ class NestedKMeans(BaseCentroidClusterer):
         keep(self, locals())
 
     def _make_solver(self, context: FitContext) -> NestedSolver:
-        _, assign = select_algorithm(context.rows, self.n_clusters, self.algorithm)
+        _, assign = select_algorithm(context.rows, self.n_clusters, self.algorithm, context.memory)
         k, size = self.n_clusters, self.batch_size
         size = max(LEAST, PER_CENTER * k) if isinstance(size, str) else max(size, k)
         plan = NestedPlan(assign, self.rho, size, watch=self.quality > 0)

@@ -154,7 +154,7 @@ class OnlineKMeans(BaseStreamingClusterer):
         return {**super()._memory(load), "order of the rows": 24.0 * load.n}
 
     def _make_solver(self, context: FitContext) -> OnlineSolver:
-        assigner = select_algorithm(context.rows, self.n_clusters, "auto")[1]
+        assigner = select_algorithm(context.rows, self.n_clusters, "auto", context.memory)[1]
         tol = self.tol * context.variance
         return OnlineSolver(context.rows, assigner, context.seed, tol, ends_in_batches=self.then == "batch")
 

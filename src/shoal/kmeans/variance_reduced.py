@@ -252,7 +252,7 @@ class VarianceReducedKMeans(BaseCentroidClusterer):
         keep(self, locals())
 
     def _make_solver(self, context: FitContext) -> VarianceReducedSolver:
-        assign = select_algorithm(context.rows, self.n_clusters, "auto")[1]
+        assign = select_algorithm(context.rows, self.n_clusters, "auto", context.memory)[1]
         plan = self._plan(assign, int(np.count_nonzero(context.rows.weights)), context.seed)
         return VarianceReducedSolver(context.rows, plan, self.tol * context.variance)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..data.types import Array
-from ..fit.checkpoint import CHECKPOINT_STORE, FitProgress
+from ..fit.environment import FitEnvironment
 from ..metrics import energy
 
 APART = 1.1  # ratio of the times of two successive records, so that long fits are recorded at a constant relative rate
@@ -31,53 +30,26 @@ class Trail(NamedTuple):
         return np.array([energy(X, C) / X.shape[0] for C in self.centers])
 
 
-class _Follower:
-    """Checkpoint store that records the centroids of a fit instead of saving them."""
+class _Recorder:
+    """Observer of a fit that records its centroids after every step, or at times that grow by the factor `apart`."""
 
     def __init__(self, every: bool, apart: float) -> None:
         self.every, self.apart, self.next = every, apart, 0.0
         self.seen: list[tuple[float, int, Array]] = []
 
-    def resume(self, about: dict[str, Any]) -> FitProgress | None:
-        """Return None: every fit starts from the beginning."""
-        return None
-
-    def offer(self, progress: FitProgress) -> None:
+    def __call__(self, record: dict[str, Any], state: Any) -> None:
         """Record the centroids if the next record is due."""
-        starts = progress.pages.get("starts")
-        if starts is None or not starts.run.history:  # initialization
-            return
-        run = starts.run
-        last = run.history[-1]
-        if self.every or last["seconds"] >= self.next:
-            self.next = self.apart * last["seconds"]
-            self.seen.append((last["seconds"], last["step"], run.state.centers.copy()))
-
-    def refuse(self, name: str) -> None:
-        """Do nothing, as there is no checkpoint to reject."""
-
-    def told(self) -> str:
-        """Return an empty description, as nothing is saved."""
-        return ""
+        if self.every or record["seconds"] >= self.next:
+            self.next = self.apart * record["seconds"]
+            self.seen.append((record["seconds"], record["step"], state.centers.copy()))
 
 
-@contextlib.contextmanager
-def _watched_by(follower: _Follower) -> Iterator[None]:
-    """Use the follower as the checkpoint store of all fits in this block."""
-    token = CHECKPOINT_STORE.set(follower)
-    try:
-        yield
-    finally:
-        CHECKPOINT_STORE.reset(token)
-
-
-def update_sequential(model: Any, X: Any, every: bool = False, apart: float = APART) -> Trail:
+def record_trail(model: Any, X: Any, every: bool = False, apart: float = APART) -> Trail:
     """Fit the model and return its centroids after every step, or at times that grow by the factor `apart`."""
-    follower = _Follower(every, apart)
-    with _watched_by(follower):
-        model.fit(X)
+    recorder = _Recorder(every, apart)
+    model._fit(X, None, FitEnvironment.current(None, X)._replace(observers=(recorder,)))
     last = model.history_[-1]
-    seen = [(s, t, model._frame.out_of(C, np.dtype(np.float64))) for s, t, C in follower.seen if t < last["step"]]
+    seen = [(s, t, model._frame.out_of(C, np.dtype(np.float64))) for s, t, C in recorder.seen if t < last["step"]]
     seen.append((last["seconds"], last["step"], model.cluster_centers_))
     seconds, steps, centers = zip(*seen, strict=True)
     return Trail(np.array(seconds), np.array(steps), list(centers))

@@ -24,7 +24,7 @@ from ..data.statistics import enter_frame
 from ..data.types import Array
 from ..execution.threads import on_threads
 from ..fit.input import check_rows
-from ..fit.random_streams import generator
+from ..fit.random_streams import Stream, generator
 from ..spectral.affinity_factory import AffinityParameters, make_kernel_affinity
 from ..spectral.laplacian import Laplacian
 from ..spectral.laplacian_operator import compute_degrees
@@ -64,7 +64,7 @@ def random_vectors(n: int, p: float, N_r: int, T: int, seed: int = 0) -> Iterato
     Entries are -p^-1/2, 0 and p^-1/2 with probabilities p/2, 1 - p and p/2 (section 3.2), so that E[r r'] = I.
     """
     for t in range(T):
-        rng = generator(seed, 1, t)
+        rng = generator(seed, Stream.PROBE_SIGNS, t)
         counts = rng.binomial(n, p, size=N_r)
         ids = np.concatenate([rng.choice(n, count, replace=False, shuffle=False) for count in counts])
         yield _sparse_vectors(ids, counts, np.full(len(ids), p), n, rng)
@@ -78,9 +78,9 @@ def shuffled_vectors(n: int, m: int, N_r: int, T: int, seed: int = 0) -> Iterato
     """
     for t in range(T):
         epoch, place = divmod(t, max(n // m, 1))
-        ids = generator(seed, 2, epoch).permutation(n)[place * m :][:m]
+        ids = generator(seed, Stream.PROBE_ORDER, epoch).permutation(n)[place * m :][:m]
         counts = np.diff(np.arange(N_r + 1) * len(ids) // N_r)
-        yield _sparse_vectors(ids, counts, np.repeat(counts, counts) / n, n, generator(seed, 1, t))
+        yield _sparse_vectors(ids, counts, np.repeat(counts, counts) / n, n, generator(seed, Stream.PROBE_SIGNS, t))
 
 
 def _sparse_vectors(ids: Array, counts: Array, p: Array, n: int, rng: np.random.Generator) -> Any:

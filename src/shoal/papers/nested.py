@@ -21,7 +21,7 @@ from ..kmeans.minibatch import MiniBatchKMeans
 from ..kmeans.nested import NestedKMeans
 from ..report.draw import Line
 from .claims import Check, Claim
-from .curves import Trail, at, first_rows, over_seeds, soonest, update_sequential
+from .curves import Trail, at, first_rows, over_seeds, record_trail, soonest
 from .made import deformed
 from .run import Experiment, Finding, Paper, Run
 from .show import averaged, chart, grid
@@ -159,7 +159,7 @@ def one_seed(split: Split, seed: int) -> dict[str, tuple[Trail, Array]]:
     found: dict[str, tuple[Trail, Array]] = {}
     budget: float | None = None
     for name in (LLOYD, YINYANG, NMBATCH, OURS, MBATCH):
-        trail = update_sequential(models(split, seed, budget)[name], split.X)
+        trail = record_trail(models(split, seed, budget)[name], split.X)
         found[name] = trail.without_bounds(), (values := trail.energies(split.test))
         if name == LLOYD:
             budget = 1.2 * float(trail.seconds[-1]) + 0.2
@@ -231,10 +231,10 @@ def thresholds(run: Run, name: str = "mnist") -> Finding:
     for seed in run.seeds(SEEDS):
         start = first_rows(split.X, split.k, seed)
         common: dict[str, Any] = {"init": start, "random_state": seed, "tol": 0.0, "batch_size": split.batch, "max_iter": 1000}
-        once = update_sequential(KMeans(split.k, init=start, algorithm="lloyd", max_iter=2), split.X).seconds[-1] / 2
+        once = record_trail(KMeans(split.k, init=start, algorithm="lloyd", max_iter=2), split.X).seconds[-1] / 2
         for (algorithm, rho), found in ends.items():
             model = NestedKMeans(split.k, rho=rho, algorithm=algorithm, time_budget=20 * once, **common)
-            trail = update_sequential(model, split.X)
+            trail = record_trail(model, split.X)
             values = at(np.maximum(np.array([2, 10]) * once, trail.seconds[0]), trail.seconds, trail.energies(split.test))
             best = min(best, float(values[-1]))
             found.append(list(values))

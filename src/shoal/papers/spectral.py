@@ -15,8 +15,9 @@ import numpy as np
 from sklearn.base import clone
 
 from ..data.types import Array
-from ..fit.checkpoint import CHECKPOINT_STORE, FitProgress
-from ..fit.random_streams import generator
+from ..fit.checkpoint import FitProgress
+from ..fit.environment import FitEnvironment
+from ..fit.random_streams import Stream, generator
 from ..kmeans.kmeans import KMeans
 from ..metrics import normalized_mutual_info_score
 from ..report.draw import Line
@@ -214,11 +215,9 @@ class Further:
 
 def fit(model: Any, data: Rows, keeper: Further | None = None) -> Score:
     """Fit a model and score it."""
-    begun, token = time.perf_counter(), CHECKPOINT_STORE.set(keeper)
-    try:
-        labels = model.fit(data.X).labels_
-    finally:
-        CHECKPOINT_STORE.reset(token)
+    begun = time.perf_counter()
+    environment = FitEnvironment.current(None, data.X)._replace(checkpoint=keeper)
+    labels = model._fit(data.X, None, environment).labels_
     seconds = time.perf_counter() - begun
     flops = float(sum(record.get("flops", 0) for record in model.history_)) + start_cost(model, data.n)
     return Score(_nmi(data, labels), flops, seconds, len(model.history_))
@@ -240,7 +239,9 @@ def algorithm_2(data: Rows, sigma: float, m: int, steps: list[int], seed: int) -
     begun, k, found = time.perf_counter(), _k(data), []
     degree_columns = DEGREE_COLUMNS if data.n > MAX_ROWS_FOR_EXACT_DEGREES else None
     with laplacian_by_columns(data.X, sigma, degree_columns, seed) as L:
-        start = retract((L.s > 0) * random_point(data.n, k, generator(seed, 1 << 43)))  # rows of degree zero stay zero
+        start = retract(
+            (L.s > 0) * random_point(data.n, k, generator(seed, Stream.INITIAL_SUBSPACE))
+        )  # rows of degree zero stay zero
         vectors = shuffled_vectors(data.n, m, m, max(steps), seed)
         for t, W in enumerate(mini_batch_spectral(L, start, vectors, data.n**-0.5), 1):
             if t in steps:

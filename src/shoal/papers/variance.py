@@ -19,7 +19,7 @@ from ..metrics import accuracy, normalized_mutual_info_score, purity
 from ..report.draw import Line
 from ..report.words import count_noun
 from .claims import Check, Claim
-from .curves import Trail, at, first_rows, soonest, update_sequential
+from .curves import Trail, at, first_rows, record_trail, soonest
 from .run import Experiment, Finding, Paper, Run
 from .show import chart, grid
 from .variance_reduced_kmeans import random_epochs, svrg
@@ -145,7 +145,7 @@ def one_seed(X: Any, k: int, seed: int, apart: float) -> dict[str, tuple[Trail, 
     start, budget, found = first_rows(X, k, seed), None, {}
     for method in (*METHODS, BOUNDED):
         most = {"max_iter": STEPS, "tol": 0.0} if method in (BATCH, BOUNDED) else {}
-        trail = update_sequential(model(method, k, start, seed, budget, **most), X, apart=apart)
+        trail = record_trail(model(method, k, start, seed, budget, **most), X, apart=apart)
         found[method] = trail.without_bounds(), trail.energies(X)
         budget = budget or LONGER * float(trail.seconds[-1]) + 0.05
     return found

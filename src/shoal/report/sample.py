@@ -12,12 +12,11 @@ from ..data.frame import Frame
 from ..data.rows import Rows
 from ..data.types import Array, is_sparse
 from ..fit.centroid_model import near_block
-from ..fit.random_streams import generator
+from ..fit.random_streams import Stream, generator
 from ..metrics import davies_bouldin_index, row_silhouettes
 from .cluster_statistics import ClusterStatistics, stack_rows
 from .facts import Map, Options, Quality
 
-SAMPLE_STREAM = 1 << 48  # number of the random stream that the sample is drawn from
 MAX_DENSE_SAMPLE_VALUES = 1 << 25  # values in a sample of dense rows (256 MB of float64)
 MIN_SAMPLE_ROWS = 200  # rows drawn even if they exceed the limit above: fewer make no map
 MAX_MULTIPLICATIONS = 1 << 37  # per quality measure; measures that need more are left out, so that a report stays quick
@@ -38,7 +37,7 @@ def draw_sample(rows: Rows, options: Options) -> Array:
         n_sampled = min(n_sampled, max(MIN_SAMPLE_ROWS, MAX_DENSE_SAMPLE_VALUES // rows.d))
     if n_sampled >= len(rows):
         return np.arange(len(rows))
-    return np.sort(generator(options.seed, SAMPLE_STREAM).choice(len(rows), n_sampled, replace=False, shuffle=False))
+    return np.sort(generator(options.seed, Stream.REPORT_SAMPLE).choice(len(rows), n_sampled, replace=False, shuffle=False))
 
 
 class SampleEvaluation(NamedTuple):

@@ -23,7 +23,7 @@ from ..data.blocks import Block, Centers
 from ..data.jobs import Span
 from ..data.rows import Rows
 from ..data.types import Array, is_sparse
-from ..fit.random_streams import generator
+from ..fit.random_streams import Stream, generator
 from ..kernels import affinity as kernels
 from .neighbors import nearest_rows
 from .tiles import (
@@ -272,7 +272,7 @@ def estimate_sigma(rows: Rows, k: int, seed: int) -> float:
     It is estimated from a random sample of the rows.
     """
     n = min(len(rows), SIGMA_SAMPLE_ROWS)
-    ids = np.sort(generator(seed, 1 << 40).choice(len(rows), n, replace=False))
+    ids = np.sort(generator(seed, Stream.BANDWIDTH_SAMPLE).choice(len(rows), n, replace=False))
     X: Any = rows.convert(rows.source.take(ids)).X.astype(np.float64)  # sparse rows stay sparse
     products = (X @ X.T).toarray() if is_sparse(X) else X @ X.T
     norms2 = products.diagonal().copy()

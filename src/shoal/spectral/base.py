@@ -28,6 +28,7 @@ from ..execution.memory import Workload
 from ..execution.threads import on_threads
 from ..fit import schema
 from ..fit.context import FitContext, open_fit
+from ..fit.environment import FitEnvironment
 from ..fit.input import check_rows
 from ..fit.loop import REASONS
 from ..fit.parameters import MAX_THREADS, Count
@@ -105,7 +106,11 @@ class BaseSpectralClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         self
             The fitted estimator.
         """
-        with open_fit(self, X, None, engine) as context:
+        return self._fit(X, None, FitEnvironment.current(engine, X))
+
+    def _fit(self, X: Any, sample_weight: Any, environment: FitEnvironment) -> Self:
+        """Cluster the rows of X in the given environment: the body of `fit`, also of fits inside other fits."""
+        with open_fit(self, X, sample_weight, environment) as context:
             context = self._prepare(context)
             solver = self._make_solver(context)
             result = run(solver, context)
@@ -114,6 +119,8 @@ class BaseSpectralClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
 
     def _validate_input(self, X: Any, sample_weight: Any) -> tuple[Rows, None]:
         """Return validated rows, before their values are read."""
+        if sample_weight is not None:
+            raise TypeError(f"{type(self).__name__} does not support sample_weight.")
         source = check_rows(self, X, reset=True)
         if source.shape[0] < self.n_clusters:
             message = f"n_samples={source.shape[0]} should be >= n_clusters={self.n_clusters}: ask for fewer clusters."
@@ -170,7 +177,7 @@ class BaseSpectralClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         return min(load.n, MAX_BLOCK_ROWS, max(MIN_BLOCK_ROWS, MAX_COLUMN_VALUES // load.d))
 
     def _set_fitted_attributes(self, result: SpectralResult) -> None:
-        rows, session, deadline = result.context.rows, result.context.session, result.context.limits.deadline
+        context, rows, deadline = result.context, result.context.rows, result.context.limits.deadline
         W = result.embedding.vectors
         keys, indices = np.empty((2, 0), np.int64)
         if not self._is_pairwise():
@@ -186,12 +193,13 @@ class BaseSpectralClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         self.stop_reason_ = result.run.reason
         self.n_iter_ = len(self.history_)
         self.extension_ = Extension(result.embedding.map, rows.frame, keys, indices)
-        kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=session.seed, n_threads=self.n_threads)
+        kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=context.seed, n_threads=self.n_threads)
         if deadline is not None:
             kmeans.time_budget = max(deadline - now(), LEEWAY)
         points = self._points(W)
         is_valid = partial(is_valid_clustering, unfitted=kmeans, points=points)
-        self.kmeans_ = session.once("clusters", partial(kmeans.fit, points), is_valid)
+        fit = partial(kmeans._fit, points, None, context.inner("clusters"))
+        self.kmeans_ = context.session.once("clusters", fit, is_valid)
         self.labels_ = self.kmeans_.labels_
         self._fit_parameters = {name: getattr(self, name) for name in self._model_parameters}
         if not np.isfinite(W).all():

@@ -16,7 +16,7 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..data.types import Array
-from ..fit.random_streams import generator
+from ..fit.random_streams import Stream, generator
 from .laplacian import Laplacian
 from .laplacian_operator import LaplacianSolver
 from .solver import SpectralInfo, array_template
@@ -70,7 +70,7 @@ def leading_eigenvectors(L: Laplacian, k: int, seed: int) -> tuple[Array, Array,
     """Return the k leading eigenvectors and eigenvalues in descending order, and the number of products with L."""
     if L.n <= MAX_LAPACK_ROWS or 4 * k >= L.n:
         return *dense_eigenvectors(L, k), L.n
-    deflated, rng, tolerance = DeflatedLaplacian(L), generator(seed, 1 << 42), TOLERANCES[L.dtype]
+    deflated, rng, tolerance = DeflatedLaplacian(L), generator(seed, Stream.EIGENSOLVER), TOLERANCES[L.dtype]
     for width in (max(3 * k, 40), max(6 * k, 200)):
         limits = {"ncv": min(L.n - 1, width), "maxiter": RESTARTS[L.n <= MAX_FALLBACK_ROWS], "tol": tolerance}
         try:

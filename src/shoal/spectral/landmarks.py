@@ -30,6 +30,7 @@ from ..data.sources import ArraySource
 from ..data.types import Array
 from ..execution.memory import Workload
 from ..fit.context import FitContext
+from ..fit.environment import FitEnvironment
 from ..fit.parameters import Count
 from ..fit.schema import Below, Number, Parts, RowsSpec, Spec, floats, matches, optional
 from ..kmeans.kmeans import KMeans
@@ -266,7 +267,8 @@ class LandmarkSpectral(BaseSpectralClusterer):
 
     def _make_solver(self, context: FitContext) -> LandmarkSolver:
         rows, p = context.rows, min(self.n_landmarks, len(context.rows))
-        compute = partial(fit_landmarks, context.X, p, context.seed, self.n_threads)
+        model = KMeans(p, max_iter=LANDMARK_MAX_ITER, random_state=context.seed, n_threads=self.n_threads)
+        compute = partial(fit_landmarks, model, context.X, context.inner("landmarks"))
         landmarks = context.session.once("landmarks", compute, partial(is_valid_landmarks, p=p, d=rows.d))
         return LandmarkSolver(rows, landmarks, self.n_nearest, self.n_clusters, self.sigma)
 
@@ -282,12 +284,11 @@ class LandmarkSpectral(BaseSpectralClusterer):
         return Parts(LandmarkMap, parts)
 
 
-def fit_landmarks(X: Any, p: int, seed: int, n_threads: int | None) -> Array:
-    """Return at most p landmarks: the distinct centroids of a few steps of k-means."""
-    model = KMeans(p, max_iter=LANDMARK_MAX_ITER, random_state=seed, n_threads=n_threads)
+def fit_landmarks(model: KMeans, X: Any, environment: FitEnvironment) -> Array:
+    """Return the landmarks: the distinct centroids of a k-means model that is fitted to X."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # if X has fewer distinct rows, these are the landmarks
-        return np.unique(model.fit(X).cluster_centers_, axis=0)
+        return np.unique(model._fit(X, None, environment).cluster_centers_, axis=0)
 
 
 def is_valid_landmarks(saved: Any, p: int, d: int) -> bool:

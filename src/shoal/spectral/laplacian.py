@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from ..data.types import Array, warn
-from ..fit.random_streams import generator
+from ..fit.random_streams import Stream, generator
 
 MIN_DEGREE = 1e-30  # smaller degrees count as zero: in float32, the affinities that make them up have few correct digits
 MIN_RELATIVE_DEGREE = 1e-2  # smallest estimated degree, relative to the mean of the estimates above `MIN_DEGREE`
@@ -90,7 +90,7 @@ def estimate_degrees(affinity: Affinity, n_columns: int, seed: int) -> tuple[Arr
     n = affinity.n
     if n_columns >= n or affinity.is_stored:
         return affinity.degrees(), 0.0
-    ids = np.sort(generator(seed, 1 << 41).choice(n, n_columns, replace=False))
+    ids = np.sort(generator(seed, Stream.DEGREE_SAMPLE).choice(n, n_columns, replace=False))
     counts = np.full(n, float(n_columns))
     counts[ids] -= 1
     sums, squares = affinity.column_moments(ids)

@@ -22,7 +22,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..data.types import Array, is_sparse
 from ..fit.parameters import Count
-from ..fit.random_streams import generator
+from ..fit.random_streams import Stream, generator
 from .affinity import KernelAffinity
 from .affinity_factory import AffinityName
 from .graph import GraphAffinity
@@ -60,7 +60,7 @@ def sample_size(n: int) -> int:
 def batch_columns(n: int, size: int, t: int, seed: int) -> Array:
     """Return the columns of step t in ascending order. The steps of an epoch use different columns."""
     epoch, place = divmod(t, max(n // size, 1))
-    return np.sort(generator(seed, 2, epoch).permutation(n)[place * size :][:size])
+    return np.sort(generator(seed, Stream.PROBE_ORDER, epoch).permutation(n)[place * size :][:size])
 
 
 def start_from_sample(L: Laplacian, k: int, size: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -124,7 +124,7 @@ class MiniBatchSpectralSolver(LaplacianSolver):
 
     def init(self) -> MiniBatchSpectralState:
         """Return the eigenvectors of a sample of the rows, or random vectors. Rows of degree zero are zero."""
-        L, k, rng = self.laplacian, self.k, generator(self.seed, 1 << 43)
+        L, k, rng = self.laplacian, self.k, generator(self.seed, Stream.INITIAL_SUBSPACE)
         if self.sample_size:
             W, values = start_from_sample(L, k, self.sample_size, rng)
             return MiniBatchSpectralState(W, np.diag(values), 0, self.sample_size / self.batch_size)
@@ -151,7 +151,7 @@ class MiniBatchSpectralSolver(LaplacianSolver):
         """Return the Ritz vectors and values of the subspace, given W' L W or an estimate of it."""
         L, W = self.laplacian, state.W
         if self._n_quotient_rows:
-            T = estimate_quotient(L, W, self._n_quotient_rows, generator(self.seed, 1 << 45))
+            T = estimate_quotient(L, W, self._n_quotient_rows, generator(self.seed, Stream.QUOTIENT_SAMPLE))
         else:
             T = inner(W, L.times(W))
         return rayleigh_ritz(W, T)

@@ -28,7 +28,7 @@ from ..data.types import Array
 from ..execution.memory import Workload
 from ..fit.context import FitContext
 from ..fit.parameters import Count
-from ..fit.random_streams import generator
+from ..fit.random_streams import Stream, generator
 from .affinity import KernelAffinity, copy_tile
 from .affinity_factory import KERNELS, AffinityParameters, KernelName, make_kernel_affinity
 from .base import BaseSpectralClusterer
@@ -280,7 +280,7 @@ class NystromSpectral(BaseSpectralClusterer):
         rows, k, seed = context.rows, self.n_clusters, context.seed
         parameters = AffinityParameters(self.affinity, self.sigma, self.n_neighbors)
         affinity, sigma = make_kernel_affinity(rows, parameters, k, seed)
-        ids = np.sort(generator(seed, 1 << 44).choice(len(rows), min(self.n_samples, len(rows)), replace=False))
+        ids = np.sort(generator(seed, Stream.NYSTROM_SAMPLE).choice(len(rows), min(self.n_samples, len(rows)), replace=False))
         return NystromSolver(rows, affinity, ids, k, sigma)
 
     def _n_compared_rows(self, load: Workload) -> int:

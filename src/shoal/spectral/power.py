@@ -20,7 +20,7 @@ from sklearn.utils._param_validation import Interval
 
 from ..data.types import Array
 from ..fit.parameters import Count
-from ..fit.random_streams import generator
+from ..fit.random_streams import Stream, generator
 from .affinity_factory import AffinityName
 from .laplacian_operator import BaseLaplacianClusterer, EigenProblem, LaplacianSolver
 from .manifold import inner, random_point, retract, subspace_change
@@ -45,7 +45,7 @@ class PowerSolver(LaplacianSolver):
     def init(self) -> PowerState:
         """Return random vectors; rows of degree zero are zero."""
         L = self.laplacian
-        W = random_point(L.n, self.k, generator(self.seed, 1 << 43), L.dtype)
+        W = random_point(L.n, self.k, generator(self.seed, Stream.INITIAL_SUBSPACE), L.dtype)
         W = retract((L.s > 0) * W)
         return PowerState(W, W, 0.0)
 

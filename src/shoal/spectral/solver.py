@@ -108,7 +108,7 @@ def run(solver: SpectralSolver, context: FitContext) -> SpectralResult:
         solver.init,
         solver.converged,
         solver.limits(context.limits.deadline),
-        [partial(_report, context, solver)],
+        [partial(_report, context, solver), *context.environment.observers],
         partial(_is_valid_run, solver),
     )
     if outcome.reason == "max_iter" and outcome.info.change > MAX_CHANGE_FACTOR * solver.tol > 0:

@@ -10,7 +10,7 @@ from sklearn.random_projection import SparseRandomProjection
 
 from ...data.rows import Rows
 from ...data.types import Array
-from ...fit.random_streams import KEYS, generator
+from ...fit.random_streams import Stream, generator
 from ...kernels import dense
 
 SAMPLE_PER_CENTER = 50
@@ -29,7 +29,7 @@ SAMPLE_WORK = 1 << 24  # rows x columns x centres up to which a sample may be la
 def _key(X: Array) -> Array:
     """A number for each row that depends on what it holds alone."""
     key = np.empty(len(X))
-    dense.weighted_sums(X, generator(0, KEYS).standard_normal(X.shape[1]), key)
+    dense.weighted_sums(X, generator(0, Stream.ROW_KEYS).standard_normal(X.shape[1]), key)
     return key
 
 
