@@ -105,7 +105,7 @@ def make_kernel_affinity(rows: Rows, parameters: AffinityParameters, k: int, see
     if parameters.sigma is None:
         scale = estimate_sigma(rows, k, seed)
         sigma = float(np.ldexp(scale, -exponent))
-    else:  # a scale that leaves the range of floats makes all rows alike
+    else:  # a scale beyond the range of floats gives all pairs of rows the same affinity
         sigma = float(parameters.sigma)
         scale = sigma * 2.0 ** (exponent / 2) * 2.0 ** (exponent / 2)
     return KernelAffinity(rows, np.full(len(rows), 1 / max(scale, MIN_SCALE))), sigma

@@ -44,8 +44,8 @@ class ExactSpectral(BaseLaplacianClusterer):
         pynndescent (dense rows only).
     degree_samples : int or None, default=None
         Number of random columns from which to estimate the degrees (the row sums of the affinity matrix). None computes them
-        from all pairs of rows, which is also done where the affinities are stored. `degree_error_` is the estimated error. The
-        degrees of new rows are exact: if those of the fit are far off, similar rows may get different embeddings.
+        from all pairs of rows, which is also done if the affinities are stored. `degree_error_` is the estimated error. The
+        degrees of new rows are exact: if those of the fit are inaccurate, similar rows may get different embeddings.
     store : bool or "auto", default="auto"
         Whether to keep the full matrix of n_samples x n_samples affinities in memory instead of computing columns when they
         are needed. "auto" stores up to 1 GiB (about 16,000 rows of float32). Graphs ("knn", "precomputed") are in memory
