@@ -7,7 +7,7 @@ from ._cluster import cluster as cluster
 from .binary.binary_kmeans import BinaryKMeans as BinaryKMeans
 from .binary.compressed import CompressedKMeans as CompressedKMeans
 from .execution.engine import Engine as Engine
-from .execution.memory import MemoryLimit as MemoryLimit
+from .execution.memory_limit import MemoryLimit as MemoryLimit
 from .fit.standardized import Standardized as Standardized
 from .formats.checkpoint import Checkpoint as Checkpoint
 from .formats.files import open_rows as open_rows

@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.utils._param_validation import validate_parameter_constraints
 
-from .execution.memory import MemoryLimit
+from .execution.memory_limit import MemoryLimit
 from .fit.parameters import Count
 from .kmeans.nested import NestedKMeans
 

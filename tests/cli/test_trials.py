@@ -14,7 +14,7 @@ from shoal.cli.settings import FitSettings
 from shoal.cli.sweep import CountRange, CountRangeType, _sample_size
 from shoal.data.sizes import parse_size
 from shoal.data.sources import find_source
-from shoal.execution.memory import LIMIT
+from shoal.execution.memory_limit import MEMORY_LIMIT
 from tests.cli.invoke import refused, result, run
 
 
@@ -146,12 +146,12 @@ def test_trials_respect_memory_limit(capsys, monkeypatch, command):
         return real(settings, *names, **parameters)
 
     monkeypatch.setattr(trials, "make_estimator", watched)
-    monkeypatch.setattr(ProgressReporter, "on_step", lambda *_: limits.append(LIMIT.get()))
+    monkeypatch.setattr(ProgressReporter, "on_step", lambda *_: limits.append(MEMORY_LIMIT.get()))
     printed = result(capsys, *command, "rows.npy", "-q", "--threads", 4, "--memory", "335MB")
     assert len(printed.get("methods", printed.get("points"))) == 2
     assert set(limits) == {335e6}
     assert set(threads) == {2}
-    assert LIMIT.get() is None
+    assert MEMORY_LIMIT.get() is None
 
 
 def test_sweep_sample_respects_memory_limit(rows):

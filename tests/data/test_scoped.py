@@ -6,7 +6,7 @@ import pytest
 
 import shoal
 from shoal.execution.engine import ENGINE
-from shoal.execution.memory import LIMIT
+from shoal.execution.memory_limit import MEMORY_LIMIT
 from shoal.fit.checkpoint import CHECKPOINT_STORE
 
 SCOPES = pytest.mark.parametrize(
@@ -14,7 +14,7 @@ SCOPES = pytest.mark.parametrize(
     [
         (lambda folder: shoal.Checkpoint(folder / "kept.npz"), CHECKPOINT_STORE),
         (lambda folder: shoal.Engine(None), ENGINE),
-        (lambda folder: shoal.MemoryLimit("1GB"), LIMIT),
+        (lambda folder: shoal.MemoryLimit("1GB"), MEMORY_LIMIT),
     ],
     ids=["checkpoint", "engine", "limit"],
 )
@@ -50,10 +50,10 @@ def test_in_several_threads_at_once(make, variable, tmp_path):
 
 def test_left_in_another_order():
     engine, limit = shoal.Engine(None), shoal.MemoryLimit("1GB")
-    before = ENGINE.get(), LIMIT.get()
+    before = ENGINE.get(), MEMORY_LIMIT.get()
     engine.__enter__()
     limit.__enter__()
     engine.__exit__()
-    assert (ENGINE.get(), LIMIT.get()) == (before[0], 1e9)
+    assert (ENGINE.get(), MEMORY_LIMIT.get()) == (before[0], 1e9)
     limit.__exit__()
-    assert (ENGINE.get(), LIMIT.get()) == before
+    assert (ENGINE.get(), MEMORY_LIMIT.get()) == before

@@ -175,7 +175,7 @@ def test_suspects_are_named_when_no_worker_is_left(monkeypatch):
 
 def test_a_lost_fit_without_checkpoint_is_reported(client, monkeypatch):
     monkeypatch.setattr(WorkerPool, "refresh", lambda *_: (_ for _ in ()).throw(ClusterLostError("gone.")))
-    with pytest.raises(ClusterLostError, match="Nothing of the fit was kept"):
+    with pytest.raises(ClusterLostError, match="The progress of the fit was not saved"):
         fit(client=client)
 
 

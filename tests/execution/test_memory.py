@@ -13,7 +13,8 @@ from shoal.data.scaling import Scaled
 from shoal.data.sizes import format_size, parse_size
 from shoal.data.sources import ArraySource, find_source
 from shoal.execution import memory
-from shoal.execution.memory import MemoryLimit, Workload, plan, plan_fit
+from shoal.execution.memory import Workload, plan
+from shoal.execution.memory_limit import MEMORY_LIMIT, MemoryLimit, plan_fit
 from shoal.execution.threads import Threads, on_threads
 from shoal.fit import partition
 from shoal.formats import streamed
@@ -60,7 +61,7 @@ def test_refused_at_once(cls):
     with pytest.raises(MemoryError, match=told), MemoryLimit("64MB"):
         model.fit(X)
     assert not hasattr(model, "labels_")
-    assert memory.LIMIT.get() is None
+    assert MEMORY_LIMIT.get() is None
 
 
 def told_ways(model, rows, limit):
@@ -178,18 +179,18 @@ def test_a_limit_within_itself():
     limit = MemoryLimit("1GB")
     with limit:
         with limit:
-            assert memory.LIMIT.get() == 1e9
-        assert memory.LIMIT.get() == 1e9
-    assert memory.LIMIT.get() is None
+            assert MEMORY_LIMIT.get() == 1e9
+        assert MEMORY_LIMIT.get() == 1e9
+    assert MEMORY_LIMIT.get() is None
 
 
 def test_of_limits_within_each_other_the_least_holds():
     with MemoryLimit("1GB"):
         with MemoryLimit("2GB"):
-            assert memory.LIMIT.get() == 1e9
+            assert MEMORY_LIMIT.get() == 1e9
         with MemoryLimit("500MB"):
-            assert memory.LIMIT.get() == 5e8
-        assert memory.LIMIT.get() == 1e9
+            assert MEMORY_LIMIT.get() == 5e8
+        assert MEMORY_LIMIT.get() == 1e9
 
 
 def test_how_many_rows_would_fit_where_memory_grows_faster():

@@ -203,7 +203,7 @@ def test_centres_that_were_set_are_moved_on():
 
 
 def test_too_few_distinct_rows_in_the_first_chunk_are_told():
-    with pytest.warns(ConvergenceWarning, match="n_clusters=1 would do"):
+    with pytest.warns(ConvergenceWarning, match="use n_clusters=1 or fewer"):
         OnlineKMeans(3).partial_fit(np.zeros((50, 2)))
 
 

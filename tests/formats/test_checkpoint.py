@@ -62,7 +62,7 @@ def cut_when_kept(model, rows, path, times=None):
 
     def offer(progress, offer=kept.offer):
         offer(progress)
-        written.append(list(progress.pages))
+        written.append(list(progress.sections))
         if len(written) == times:
             raise Cut
 

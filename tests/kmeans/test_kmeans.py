@@ -601,13 +601,13 @@ class TestEmptyClusters:
 
 @pytest.mark.parametrize("call", ["fit", "fit_predict", "fit_transform"])
 def test_a_warning_names_the_line_of_the_caller(call):
-    with pytest.warns(ConvergenceWarning, match="n_clusters=2 would do") as seen:
+    with pytest.warns(ConvergenceWarning, match="use n_clusters=2 or fewer") as seen:
         getattr(KMeans(3), call)(np.array([[0.0], [1.0], [1.0]]))
     assert [warning.filename for warning in seen] == [__file__]
 
 
 def test_rows_without_weight_fill_no_cluster():
-    with pytest.warns(ConvergenceWarning, match="n_clusters=2 would do"):
+    with pytest.warns(ConvergenceWarning, match="use n_clusters=2 or fewer"):
         KMeans(3).fit(np.array([[0.0], [1.0], [9.0]]), sample_weight=[1, 1, 0])
 
 

@@ -24,7 +24,7 @@ FLOAT64_BYTES = 8
 
 def memory_limit(settings: FitSettings) -> contextlib.AbstractContextManager[Any]:
     """Return a context in which the library keeps to the memory limit of the settings, if there is one."""
-    from ..execution.memory import MemoryLimit
+    from ..execution.memory_limit import MemoryLimit
 
     return contextlib.nullcontext() if settings.memory is None else MemoryLimit(settings.memory)
 
@@ -34,7 +34,7 @@ def bytes_by_part(rows: Any, settings: FitSettings, n_threads: int | None, assum
 
     Standardized float32 rows may need float64, which is known only after they were read; `assume_float64` plans for that.
     """
-    from ..execution.memory import Workload, parts_of
+    from ..execution.memory import Workload, estimate_parts
 
     # Only these settings affect the estimate. Centroids in a file need not be read for it.
     init = settings.init if settings.init in INITIALIZATIONS else None
@@ -43,7 +43,7 @@ def bytes_by_part(rows: Any, settings: FitSettings, n_threads: int | None, assum
     if settings.standardize:  # scaled rows are read in the dtype of the computation
         itemsize = FLOAT64_BYTES if assume_float64 and rows.dtype.kind == "f" else load.wide
         load = load._replace(itemsize=itemsize, wide=itemsize)
-    return parts_of(make_estimator(relevant), load, n_threads or _default_threads())
+    return estimate_parts(make_estimator(relevant), load, n_threads or _default_threads())
 
 
 def limit_threads(rows: Any, settings: FitSettings) -> FitSettings:

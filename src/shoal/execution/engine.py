@@ -1,6 +1,6 @@
-"""Who works on the rows, where the user has a say: threads of this process, or workers that a package for such things knows.
+"""Choose what processes the rows: threads of this process, or workers of a distributed engine.
 
-No such package is imported before a user brings something of its kind.
+The package of an engine is imported only once the user passes an object of it.
 """
 
 from __future__ import annotations
@@ -16,38 +16,39 @@ from ..data.source import DistributedSource, FileSource
 from ..data.types import packages_of
 from ..exceptions import NotDistributableError
 
-BACKENDS = {"dask": "shoal.distributed.dask", "distributed": "shoal.distributed.dask"}  # by the package that a type comes from
+BACKENDS = {"dask": "shoal.distributed.dask", "distributed": "shoal.distributed.dask"}  # package of a type -> our module for it
 
-UNSPECIFIED = "unsaid"
+UNSPECIFIED = "unspecified"
 
-ENGINE: ContextVar[Any] = ContextVar("engine", default=UNSPECIFIED)  # of the fits that are about to begin
+ENGINE: ContextVar[Any] = ContextVar("engine", default=UNSPECIFIED)  # of the surrounding `with` block
 
 
 def check_distributable(estimator: Any) -> None:
-    """Can workers elsewhere do what it does?"""
+    """Raise `NotDistributableError` if an estimator requires all rows on one machine."""
     if why := getattr(estimator, "_not_distributable_because", None):
         raise NotDistributableError(f"{type(estimator).__name__} works on one machine alone, for {why}.")
 
 
-def backend_for(thing: Any) -> Any:
-    """The module that knows things of this kind, or None."""
-    name = next((BACKENDS[package] for package in packages_of(thing) if package in BACKENDS), None)
+def backend_for(obj: Any) -> Any:
+    """Return the module that handles clients and collections of the package of an object; None if there is none."""
+    name = next((BACKENDS[package] for package in packages_of(obj) if package in BACKENDS), None)
     return None if name is None else import_module(name)
 
 
 class Engine(Scoped):
-    """Let workers elsewhere do the work of fits and predictions in a `with` block.
+    """Use distributed workers for fits and predictions in a `with` block.
 
     Parameters
     ----------
     client : dask.distributed.Client or None
-        Whose workers to use: for files (`open_rows`), which workers must find under the same path, and for dask arrays and
-        dataframes, for which the current client is the default. None: threads of this process, for dask collections too.
+        Client whose workers to use, for files (`open_rows`), which workers must be able to read under the same path, and for
+        dask arrays and dataframes, which use the current client by default. None for threads of this process, also for dask
+        collections.
 
     Notes
     -----
-    Estimators do not change, and their results do not, to the last bit: partitions are fixed by the number of rows (those of a
-    dask collection by its own chunks), never by the number of workers. Rows in memory are worked on by threads, as ever.
+    Results are bitwise identical to those of threads: partitions depend on the number of rows (those of a dask collection on
+    its chunks), not on the number of workers. Rows in memory are always processed by threads.
 
     Examples
     --------
@@ -74,7 +75,7 @@ def resolve_engine(engine: Any, X: Any) -> Any:
         return ENGINE.get()
     if not isinstance(X, DistributedSource | FileSource) and backend_for(X) is None:
         raise TypeError(
-            f"engine={engine!r} is for rows that its workers can reach, but X is a {type(X).__name__} of this process: give a "
+            f"engine={engine!r} is for rows that its workers can read, but X is a {type(X).__name__} of this process: give a "
             "dask array, a dask dataframe or open_rows(path), or leave engine out."
         )
     return Engine(engine).client
@@ -86,19 +87,19 @@ def resolve_source(X: Any, engine: Any) -> Any:
         return X
     if isinstance(X, FileSource):
         return X if engine in (None, UNSPECIFIED) else backend_for(engine).open_files(X, engine)
-    room = backend_for(X)
-    return X if room is None else room.open_collection(X, engine if engine != UNSPECIFIED else room.current_client())
+    backend = backend_for(X)
+    return X if backend is None else backend.open_collection(X, engine if engine != UNSPECIFIED else backend.current_client())
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def lazy_on_dask(method: Method) -> Method:
-    """A method of a fitted model that, of a collection that workers hold, gives another such one: nothing is done yet."""
+    """Make a method of a fitted model return a lazy dask collection if it is given a dask collection."""
 
     @wraps(method)
     def call(self: Any, X: Any) -> Any:
-        room = None if isinstance(X, FileSource) else backend_for(X)
-        return method(self, X) if room is None else room.map_method(self, method.__name__, X)
+        backend = None if isinstance(X, FileSource) else backend_for(X)
+        return method(self, X) if backend is None else backend.map_method(self, method.__name__, X)
 
     return call  # type: ignore[return-value]

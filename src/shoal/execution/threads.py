@@ -1,7 +1,7 @@
-"""The threads that work on blocks of rows. Nothing else in Shoal starts any.
+"""The threads that process blocks of rows. Only this file starts threads for computations.
 
-Who runs the blocks is an engine's business: it is handed a `Job` and gives its shares in row order. This one is the default;
-distributed rows bring their own (see `data.source.DistributedSource`).
+`Threads` is the default executor: it runs a `Job` and yields its shares in row order. Distributed rows have another one (see
+`data.source.DistributedSource`).
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from ..data.types import Array
 
 @cache
 def _blas() -> ThreadpoolController:
+    """Return the controller of the BLAS libraries that are loaded."""
     return ThreadpoolController()
 
 
 _blas_lock = threading.Lock()
 
-_blas_depth = 0
+_blas_depth = 0  # number of blocks that limit BLAS at the moment
 
-_blas_limit: Any = None
+_blas_limit: Any = None  # context manager of the limit
 
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """The workers are the threads; BLAS must not start its own. Counted, because fits may run side by side."""
+    """Limit BLAS to one thread, since blocks run in parallel already. Blocks of concurrent fits are counted."""
     global _blas_depth, _blas_limit
     with _blas_lock:
         if _blas_depth == 0:
@@ -58,7 +59,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _forget_blas() -> None:
-    """A forked child has none of the threads that asked for the limit or held the lock: nobody else would undo it."""
+    """Reset the limit in a forked child, in which the threads that set it or hold the lock do not exist."""
     global _blas_lock, _blas_depth
     _blas_lock = threading.Lock()
     if _blas_depth:
@@ -71,25 +72,24 @@ if hasattr(os, "register_at_fork"):
 
 
 def default_threads() -> int:
-    """As many as OpenMP would start (joblib tells its workers how many that is), on the CPUs that there are."""
+    """Return the number of threads that OpenMP would start, which joblib limits in its workers, at most one per CPU."""
     return min(int(_openmp_effective_n_threads(only_physical_cores=False)), int(joblib.cpu_count()))
 
 
 @contextlib.contextmanager
 def on_threads(rows: Rows, n_threads: int | None = None) -> Iterator[Rows]:
-    """Let threads of this process work on rows: as many as asked for, or as there are CPUs."""
+    """Yield the rows with threads of this process as their executor: `n_threads`, or the default number."""
     with Threads(n_threads or default_threads()) as executor:
         yield rows.with_executor(executor)
 
 
 class Threads:
-    """Worked with in a `with` block: its end is the threads' end.
+    """Executor that runs blocks on threads of this process, within a `with` block.
 
-    A loop over shares that is left early, by an error, an interrupt or a deadline, cancels the blocks that are under way, so
-    that nobody waits for them.
+    A loop over shares that ends early, by an error, an interrupt or a deadline, cancels the blocks that are still running.
 
-    BLAS is limited for as long, not for as long as shares are drawn: an error in the loop that draws them would leave
-    that in the hands of whoever keeps the traceback.
+    BLAS is limited for the whole `with` block and not only while shares are generated: after an error in the loop over the
+    shares, the generator, and with it the limit, would live as long as the traceback.
     """
 
     def __init__(self, n_threads: int) -> None:
@@ -98,7 +98,7 @@ class Threads:
 
     def __enter__(self) -> Self:
         self._stack.enter_context(one_blas_thread())
-        self._pool = ThreadPoolExecutor(self.n_threads, "shoal")  # no thread is started before there is work for it
+        self._pool = ThreadPoolExecutor(self.n_threads, "shoal")  # starts threads on demand
         self._stack.callback(self._pool.shutdown, cancel_futures=True)
         self._reader = ThreadPoolExecutor(1, "shoal-reader")
         self._stack.callback(self._reader.shutdown, cancel_futures=True)
@@ -108,20 +108,20 @@ class Threads:
         self._stack.close()
 
     def resize(self, n_threads: int) -> None:
-        """Continue with another number of threads. Call it between passes only."""
+        """Change the number of threads. Call it between passes only."""
         self.__exit__()
         self.n_threads = n_threads
         self.__enter__()
 
     def run(self, job: Job, per_row: tuple[Array, ...]) -> Generator[Any]:
-        """Shares in row order, one a block or, where they add up, one a partition. Files are read by one more thread."""
+        """Yield shares in row order: one per block or, if they add up, one per partition. One more thread reads files."""
         blocks = [block for span in job.spans for block in span.blocks()]
 
         def read(here: slice) -> Any:
             return job.source.read(here.start, here.stop)
 
         def work(here: slice, raw: Any) -> Any:
-            mine = (np.ascontiguousarray(a[here]) for a in per_row)  # a copy for constant weights alone
+            mine = (np.ascontiguousarray(a[here]) for a in per_row)  # copies constant weights only
             return job.fn(here.start, raw, *mine, *job.args)
 
         shares = self.map(read, work, blocks, job.source.reads_ahead)
@@ -130,7 +130,7 @@ class Threads:
                 yield from folded(islice(shares, len(span.blocks())))
 
     def map(self, read: Callable[[Any], Any], work: Callable[[Any, Any], Any], items: list[Any], ahead: bool) -> Generator[Any]:
-        """work(item, read(item)) of all items, in their order; read ahead of the work, if asked to."""
+        """Yield work(item, read(item)) of all items in order; if `ahead`, another thread reads the next items meanwhile."""
         cancellation = inherited()
 
         def both(item: Any, coming: Future[Any] | None) -> Any:
@@ -155,5 +155,5 @@ class Threads:
                 yield waiting.popleft().result()
         finally:
             cancellation.is_set = True
-            for future in (*waiting, *reads):  # the work first: it waits for what is read
+            for future in (*waiting, *reads):  # work first, since it waits for reads
                 future.cancel()

@@ -1,1 +1,1 @@
-"""What all estimators share between `fit` and the fitted attributes."""
+"""Common parts of all estimators: base classes, the fit loop, checkpoints and random streams."""

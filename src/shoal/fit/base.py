@@ -1,4 +1,4 @@
-"""The common part of all k-means estimators: parameters, `fit` and fitted attributes."""
+"""Base class of all k-means estimators: parameters, `fit` and fitted attributes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..data.validation import check_centers, check_same_columns, check_weights
 from ..execution.memory import Workload
 from . import partition
 from .callbacks import with_callbacks
-from .centroid_model import NEAR, BaseCentroidModel
+from .centroid_model import MAX_COORDINATE, BaseCentroidModel
 from .context import FitContext, open_fit
 from .environment import FitEnvironment
 from .finalize import published_centers
@@ -34,7 +34,7 @@ TIME_BUDGET_TOO_SHORT = (
 
 
 class BaseCentroidClusterer(BaseCentroidModel, ABC):
-    """Estimators that start from centres and move them. A subclass names its method and its own parameters."""
+    """Base class of estimators that move initial centroids. A subclass adds its parameters and its solver."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_clusters": [Count()],
@@ -51,8 +51,8 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
     }
 
     _initializers: ClassVar[Initializers]
-    _center_arrays: ClassVar[tuple[float, float]] = (3, 5)  # as large as the centres: of float64, and of the rows' dtype
-    _dense_shares: ClassVar[bool] = False  # whether what a block adds to the sums has all columns even if rows are sparse
+    _center_arrays: ClassVar[tuple[float, float]] = (3, 5)  # centroid-sized arrays: in float64, in the dtype of the rows
+    _dense_shares: ClassVar[bool] = False  # whether block sums have all columns even if rows are sparse
 
     n_clusters: int
     init: Any
@@ -73,21 +73,21 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         """Return the solver of the method for the rows of the context."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, engine: Any = None) -> Self:
-        """Cluster the rows of X. If that fails, the model stays what it was.
+        """Cluster the rows of X. On error, the model remains unchanged.
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
-            Real numbers, finite: a NumPy array or memory map, a SciPy sparse matrix, a table of pandas, polars or pyarrow.
-            float16, float32 and integers of 8 or 16 bits are clustered in float32, which holds them, unless rows lie so far
-            apart that it would round some of them; all else in float64. Sums are float64 either way.
+            Finite real numbers: a NumPy array or memory map, a SciPy sparse matrix, a pandas, polars or pyarrow table, a dask
+            collection, or rows of a file (`open_rows`). float16, float32 and integers of 8 or 16 bits are clustered in float32,
+            unless their range is so large that it would round some of them; all others in float64. Sums are always float64.
         y : ignored
         sample_weight : array of shape (n_samples,), float or None, default=None
-            How much each row counts, as if it were there so many times; None for 1 each. A row of weight 0 gets a label
-            and has no say.
+            Weight of each row, equivalent to repeating the row; None for weight 1. A row of weight 0 gets a label, but does
+            not influence the centroids.
         engine : dask.distributed.Client or None, default=None
-            Whose workers to use for this fit (see `Engine`); None for those of the current client, if X is a dask
-            collection, else threads of this process.
+            Client whose workers to use for this fit (see `Engine`). None for the workers of the current client if X is a dask
+            collection, and for threads otherwise.
 
         Returns
         -------
@@ -122,10 +122,10 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
             warn(self._explain_empty_clusters(found, rows), ConvergenceWarning)
 
     def _memory(self, load: Workload) -> dict[str, float]:
-        """Bytes that a fit holds for all rows, beside centres and blocks."""
+        """Return the bytes that a fit holds for all rows, in addition to centroids and blocks, by purpose."""
         random = callable(self.init) or (isinstance(self.init, str) and self.init == "random")
-        several = random or self.n_init not in ("auto", 1)  # starts, of which the best one is kept
-        best = self.n_clusters * load.d * (8.0 + load.wide) * several  # its centres and sums
+        several = random or self.n_init not in ("auto", 1)  # starts, the best of which is held during the next
+        best = self.n_clusters * load.d * (8.0 + load.wide) * several  # centroids and sums of the best start
         return {"labels": (12.0 if several else 8.0) * load.n, "best start": best}
 
     def _init_memory(self, load: Workload) -> float:
@@ -133,11 +133,11 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         return self._initializers.memory(load, self.n_clusters, self.init)
 
     def _fits_before(self) -> Sequence[Any]:
-        """Estimators that are fitted to the same rows first, within the plan of this one."""
+        """Return estimators that are fitted to the same rows first, under the memory plan of this one."""
         return ()
 
     def _validate_input(self, X: Any, sample_weight: Any) -> tuple[Rows, Array | None]:
-        """Checked rows, before their values are looked at, and the centres that `init` gives."""
+        """Return the rows, whose values are checked later, and the centroids if `init` is an array."""
         source = self._source(X, reset=True)
         n, d = source.shape
         weights = check_weights(sample_weight, n)
@@ -161,23 +161,24 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         with np.errstate(over="ignore"):
             X: Any = rows.convert(C).X
         far = np.abs(X).max(axis=1)
-        if far.max() > NEAR[rows.dtype]:
+        if far.max() > MAX_COORDINATE[rows.dtype]:
             raise ValueError(
                 f"init row {int(far.argmax())} lies so far from the rows of X that {rows.dtype} can't hold its squared "
-                "distances: give centres nearer to them."
+                "distances: give centroids nearer to them."
             )
         return X  # type: ignore[no-any-return]
 
     def _remember(self, rows: Rows) -> None:
-        """Keep what more a subclass will need of the rows of the fit, once it is done."""
+        """Store what else a subclass needs of the rows after the fit."""
 
     def _set_fitted_attributes(self, result: FitResult) -> None:
+        """Set the fitted attributes from the best start."""
         rows, outcome = result.context.rows, result.run
         self._frame = rows.frame
         self.inertia_ = rows.frame.energy_out_of(self._energy(result))
         self.cluster_centers_ = published_centers(rows, outcome.state.centers)
         if not np.isfinite(self.cluster_centers_).all():
-            raise ValueError("The centres are not finite, though the rows of X were: X was changed during the fit; fit again.")
+            raise ValueError("The centroids are not finite, but the rows of X were: X was changed during the fit; fit again.")
         self.labels_ = outcome.state.labels
         self.history_ = outcome.history
         self.stop_reason_ = outcome.reason
@@ -190,11 +191,11 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         return result.loss
 
     def _explain_empty_clusters(self, found: int, rows: Rows) -> str:
-        """Return the warning for a fit in which clusters have stayed empty."""
+        """Return the warning for a fit that leaves clusters empty."""
         rows_of = "rows of positive weight" if rows.has_weights else "rows"
         return (
             f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): "
-            f"X has too few distinct {rows_of}{self._other_cause_of_empty_clusters()}; n_clusters={found} would do."
+            f"X has too few distinct {rows_of}{self._other_cause_of_empty_clusters()}; use n_clusters={found} or fewer."
         )
 
     def _other_cause_of_empty_clusters(self) -> str:

@@ -13,24 +13,25 @@ try:  # scikit-learn 1.9 and later
 except ImportError:
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in where scikit-learn has no callbacks."""
+        """Replacement for older versions of scikit-learn, which have no callbacks."""
 
     def with_callbacks(method: Any) -> Any:
+        """Return the method unchanged."""
         return method
 
 
 def report_step(model: Any, record: dict[str, Any]) -> bool:
-    """A record for whoever wants to see it. Does the user want to stop?"""
+    """Print a record or pass it to the callback of the user. Return whether the callback asks to stop."""
     if model.verbose:
         print(" ".join(f"{key}={value:.6g}" for key, value in record.items()), file=sys.stderr)
-    return bool(model.callback(dict(record))) if model.callback is not None else False  # a copy: ours stays ours
+    return bool(model.callback(dict(record))) if model.callback is not None else False  # the user may modify the copy
 
 
 SQUARED_FIELDS = {"energy", "shift", "newest"}  # fields of a step's info that have the unit of a squared distance
 
 
 class StepReporter:
-    """Reports the steps of a fit in the units of X: to `verbose`, `callback` and the callbacks of scikit-learn."""
+    """Report the steps of a fit in the units of X: print them, call `callback` and the callbacks of scikit-learn."""
 
     def __init__(self, estimator: Any, X: Any) -> None:
         self.estimator, self.X = estimator, X
@@ -45,6 +46,7 @@ class StepReporter:
             self.root.call_on_fit_task_begin(estimator=self.estimator, X=self.X)
 
     def begin_step(self) -> None:
+        """Notify callbacks of scikit-learn before a step."""
         if self.root is not None:
             self.task = self.root.subcontext(task_name="step")
             self.task.call_on_fit_task_begin(estimator=self.estimator, X=self.X)
@@ -62,6 +64,7 @@ class StepReporter:
         return self._end_task(state) or stop
 
     def _end_task(self, state: Any) -> bool:
+        """Notify callbacks of scikit-learn after a step. Return whether one of them asks to stop."""
         return self.task is not None and bool(
             self.task.call_on_fit_task_end(
                 estimator=self.estimator, X=self.X, reconstruction_attributes=lambda: self._snapshot(state)
@@ -69,9 +72,11 @@ class StepReporter:
         )
 
     def _snapshot(self, state: Any) -> dict[str, Any]:
+        """Return the attributes from which scikit-learn reconstructs the model after a step."""
         return {"cluster_centers_": published_centers(self.rows, state.centers), "_frame": self.rows.frame}
 
     def close(self) -> None:
+        """End the reports of the fit."""
         if self.root is not None:
             self.root.call_on_fit_task_end(estimator=self.estimator, X=self.X)
 

@@ -1,4 +1,4 @@
-"""The scikit-learn face of a family of methods: validation, labels, distances, score and callbacks, once for all."""
+"""Base class of fitted models with centroids: validation, labels, distances and score."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ from .loop import REASONS
 from .partition import energy_block
 from .schema import Spec, check_fitted_state, check_unchanged_parameters
 
-PRIVATE = ("_frame", "_stream", "_fit_parameters")  # what a fit sets beside public attributes
+PRIVATE_ATTRIBUTES = ("_frame", "_stream", "_fit_parameters")  # fitted attributes that do not end in an underscore
 
 
 def _fitted(model: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(model).items() if name.endswith("_") or name in PRIVATE}
+    """Return the fitted attributes of a model."""
+    return {name: value for name, value in vars(model).items() if name.endswith("_") or name in PRIVATE_ATTRIBUTES}
 
 
 @contextlib.contextmanager
 def restore_on_error(model: Any) -> Iterator[None]:
-    """A fit that fails leaves the model as it was before."""
+    """Restore the fitted attributes of a model if the block raises."""
     before = _fitted(model)
     try:
         yield
@@ -48,20 +49,21 @@ def restore_on_error(model: Any) -> Iterator[None]:
         raise
 
 
-UNIT = 1e-3  # how far from 1 the length of a unit vector may be
+UNIT_TOLERANCE = 1e-3  # largest difference of the length of a unit vector from 1
 
-NEAR = {np.dtype(np.float32): 2.0**40, np.dtype(np.float64): 2.0**480}  # up to here squares can be added up at ease
+# Largest coordinate whose squared distances do not overflow when they are summed.
+MAX_COORDINATE = {np.dtype(np.float32): 2.0**40, np.dtype(np.float64): 2.0**480}
 
 
 def near_rows(start: int, raw: Any, ways: list[Rows]) -> tuple[int, Block]:
-    """A block of new rows in the first of some frames that neither rounds them nor overflows, and which one that is."""
+    """Return the index of the first of several frames that represents new rows exactly, and the rows as a block in it."""
     check_values(start, raw, ways[0].frame.unit)
     note_integers(start, raw, ways[0])
     for i, way in enumerate(ways):
         if i == len(ways) - 1 or holds(way.frame, raw, way.dtype):
             with np.errstate(over="ignore", invalid="ignore"):
                 block = way.convert(raw)
-            if block.reach() <= NEAR[way.dtype]:
+            if block.reach() <= MAX_COORDINATE[way.dtype]:
                 return i, block
     sizes: Any = abs(block.X)
     row = start + int(sizes.max(axis=1).argmax())
@@ -74,19 +76,20 @@ def near_rows(start: int, raw: Any, ways: list[Rows]) -> tuple[int, Block]:
 def near_block(
     start: int, raw: Any, rows: Rows, centers: Centers, prepare: Callable[[Rows, Any], Centers] = Rows.prepare
 ) -> tuple[Block, Centers]:
-    """A block of new rows, and the centres in the same frame."""
+    """Return new rows as a block in a frame that represents them exactly, and the centroids in the same frame."""
     ways = fallbacks(rows)
     i, block = near_rows(start, raw, ways)
     return block, prepare(ways[i], moved(centers.C, rows.frame, ways[i].frame, ways[i].dtype)) if i else centers
 
 
 def _energy_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers) -> float:
+    """Return the weighted energy of a block of new rows."""
     block, centers = near_block(start, raw, rows, centers)
     return energy_block(block, weights, block.nearest(centers), centers)
 
 
 def _distances_block(start: int, raw: Any, out: Array, rows: Rows, centers: Centers) -> None:
-    """Distances to all centres, as the user knows them."""
+    """Write the distances of a block of new rows to all centroids, in the units of X."""
     block, centers = near_block(start, raw, rows, centers)
     k, frame = len(centers.C), rows.frame
     step = max(1, (1 << 18) // k)
@@ -98,6 +101,7 @@ def _distances_block(start: int, raw: Any, out: Array, rows: Rows, centers: Cent
 
 
 def _label_block(start: int, raw: Any, out: Array, rows: Rows, centers: Centers) -> None:
+    """Write the labels of a block of new rows."""
     block, centers = near_block(start, raw, rows, centers)
     out[:] = block.nearest(centers)
 
@@ -105,7 +109,7 @@ def _label_block(start: int, raw: Any, out: Array, rows: Rows, centers: Centers)
 class BaseCentroidModel(
     CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC
 ):
-    """Estimators whose model is `cluster_centers_`. A subclass fits; all else is here."""
+    """Base class of estimators whose model is `cluster_centers_`: everything except `fit`."""
 
     cluster_centers_: Array
     labels_: Array
@@ -114,9 +118,9 @@ class BaseCentroidModel(
     n_threads: int | None
     _frame: Frame
     _fit_parameters: dict[str, Any]  # values of `_model_parameters` in the fit
-    _model_parameters: ClassVar[tuple[str, ...]] = ("metric",)  # on which predictions of a fitted model depend
+    _model_parameters: ClassVar[tuple[str, ...]] = ("metric",)  # parameters on which predictions depend
     _prediction_attributes: ClassVar[tuple[str, ...]] = ("n_features_in_", "_frame", "_fit_parameters")
-    _required_attributes: ClassVar[tuple[str, ...]] = ()  # of which a model has all or none
+    _required_attributes: ClassVar[tuple[str, ...]] = ()  # a model has all of them or none
 
     def _fitted_schema(self) -> dict[str, Spec]:
         """Specs of the attributes that a fit sets, in the order in which they are checked."""
@@ -135,6 +139,7 @@ class BaseCentroidModel(
         }
 
     def _record_parameters(self) -> None:
+        """Store the parameters on which predictions depend, to detect later changes."""
         self._fit_parameters = {name: getattr(self, name) for name in self._model_parameters}
 
     def _checked_centers(self) -> Array:
@@ -149,27 +154,27 @@ class BaseCentroidModel(
         elif C.dtype not in (np.float32, np.float64):
             C = floats(C, "cluster_centers_")
         self._fitted_schema()["cluster_centers_"].check(C, "cluster_centers_", sizes)
-        if self._centers_frame.unit and (off := np.abs(np.linalg.norm(C, axis=1) - 1)).max() > UNIT:
+        if self._centers_frame.unit and (off := np.abs(np.linalg.norm(C, axis=1) - 1)).max() > UNIT_TOLERANCE:
             raise ValueError(f"cluster_centers_ row {int(off.argmax())} is not of unit length, as metric='cosine' needs it.")
         return C
 
     @property
     def _centers_frame(self) -> Frame:
-        """The frame of the fit, or the default one for centres that were set without a fit."""
+        """Frame of the fit, or the default frame for centroids that were set without a fit."""
         found = vars(self).get("_frame")
         return found if isinstance(found, Frame) else Frame.of(self._metric_of_centers)
 
     def _source(self, X: Any, *, reset: bool) -> Source:
-        """The rows of X, checked."""
+        """Return a source of the validated rows of X."""
         return check_rows(self, X, reset=reset)
 
     @property
     def _metric_of_centers(self) -> str:
-        """What `cluster_centers_` are near by."""
+        """Metric in which rows are nearest to `cluster_centers_`."""
         return self.metric
 
     def _rows(self, X: Any, sample_weight: Any = None) -> tuple[Rows, Centers]:
-        """New rows in the frame of the fit, with the centres."""
+        """Return new rows in the frame of the fit, and the centroids."""
         check_is_fitted(self, ["cluster_centers_", *self._required_attributes])
         C, frame = self._checked_centers(), self._centers_frame
         source = self._source(X, reset=False)
@@ -183,7 +188,7 @@ class BaseCentroidModel(
 
     @lazy_on_dask
     def predict(self, X: Any) -> Array:
-        """The nearest centre of each row, the first of equals.
+        """Predict the nearest centroid of each row; the first one if several are equally near.
 
         Parameters
         ----------
@@ -193,7 +198,7 @@ class BaseCentroidModel(
         Returns
         -------
         labels : int32 array of shape (n_samples,)
-            Of a dask array or dataframe, a dask array, which nobody has computed yet.
+            For a dask array or dataframe, a lazy dask array.
         """
         rows, centers = self._rows(X)
         labels = np.empty(len(rows), np.int32)
@@ -202,12 +207,12 @@ class BaseCentroidModel(
         return labels
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit, then give `labels_`. The arguments are those of `fit`."""
+        """Fit and return `labels_`. The arguments are those of `fit`."""
         return self.fit(X, sample_weight=sample_weight).labels_
 
     @lazy_on_dask
     def transform(self, X: Any) -> Array:
-        """Distance of each row from every centre (1 - cosine where the metric is cosine).
+        """Compute the distance of each row to every centroid (1 - cosine if the metric is cosine).
 
         Parameters
         ----------
@@ -217,7 +222,7 @@ class BaseCentroidModel(
         Returns
         -------
         distances : array of shape (n_samples, n_clusters)
-            float32 if these rows and those of the fit are clustered in it, else float64.
+            float32 if both these rows and those of the fit are clustered in float32, else float64.
         """
         rows, centers = self._rows(X)
         out = np.empty((len(rows), len(centers.C)), rows.dtype)
@@ -226,11 +231,11 @@ class BaseCentroidModel(
         return out
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit, then the distances of the same rows. The arguments are those of `fit`."""
+        """Fit and return `transform` of the same rows. The arguments are those of `fit`."""
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the energy of these rows: the higher, the better.
+        """Return the negative inertia of rows; higher is better.
 
         Parameters
         ----------
@@ -238,11 +243,12 @@ class BaseCentroidModel(
             Rows with the columns of the fit.
         y : ignored
         sample_weight : array of shape (n_samples,), float or None, default=None
-            How much each row counts; None for 1 each.
+            Weight of each row; None for weight 1.
 
         Returns
         -------
         score : float
+            Negative weighted sum of squared distances to the nearest centroids.
         """
         rows, centers = self._rows(X, sample_weight)
         with on_threads(rows, self.n_threads) as rows:

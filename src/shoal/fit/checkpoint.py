@@ -12,68 +12,69 @@ from ..data.source import Source, sample_for_fingerprint
 from ..exceptions import ClusterLostError
 from .loop import Limits, RunResult, State, Watcher, drive
 
-MAX_SEED = 2**64
+MAX_SEED = 2**64  # seeds are below
 
-NOT_KEPT = "Nothing of the fit was kept: run it in a `with shoal.Checkpoint(file):`, and it can go on from there."
+NOT_SAVED = "The progress of the fit was not saved: run it in a `with shoal.Checkpoint(file):` block to be able to resume it."
 
 
 class FitProgress(NamedTuple):
-    """How far a fit has come: all that is needed to go on, but for the rows."""
+    """Everything that is needed to resume a fit, except the rows."""
 
     seed: int
-    pages: dict[str, Any]  # what its stages have found so far, by their names
+    sections: dict[str, Any]  # results of its stages so far, by the names of the stages
 
 
 class CheckpointStore(Protocol):
-    """Keeps the progress of a fit where it outlives the process (see `io.checkpoint`)."""
+    """Storage of the progress of a fit, such as `formats.checkpoint.Checkpoint`."""
 
     def resume(self, about: dict[str, Any]) -> FitProgress | None:
-        """What was kept of a fit like this, if anything was."""
+        """Return the saved progress of a fit with this description; None if nothing was saved."""
 
     def offer(self, progress: FitProgress) -> None:
-        """Keep this, if it is time to. Its arrays change with the next step."""
+        """Save the progress if a write is due. Its arrays change in the next step."""
 
     def refuse(self, name: str) -> None:
-        """What was kept is of another fit: this was not the same."""
+        """Raise, since the saved progress belongs to a fit that differs in what `name` says."""
 
-    def told(self) -> str:
-        """Where what was kept can be found, in words for people."""
+    def describe(self) -> str:
+        """Return a message that says where the progress is saved."""
 
 
-CHECKPOINT_STORE: ContextVar[CheckpointStore | None] = ContextVar("keeper", default=None)  # of the fit that is about to begin
+CHECKPOINT_STORE: ContextVar[CheckpointStore | None] = ContextVar("checkpoint_store", default=None)  # of the next fit
 
 
 class CheckpointSession:
-    """What the stages of a fit have found, a page each: it goes to the keeper, and a fit that goes on begins with it."""
+    """The stages of one fit: each saves its results in a section and, if the fit is resumed, starts from the saved ones."""
 
-    def __init__(self, keeper: CheckpointStore | None, begun: FitProgress, source: Source) -> None:
-        self.keeper, self.source = keeper, source
-        self.seed, self.pages = begun
+    def __init__(self, store: CheckpointStore | None, progress: FitProgress, source: Source) -> None:
+        self.store, self.source = store, source
+        self.seed, self.sections = progress
 
-    def keep(self, page: str, found: Any) -> None:
-        if self.keeper is not None:
-            self.pages[page] = found
-            self.keeper.offer(FitProgress(self.seed, self.pages))
+    def save(self, section: str, found: Any) -> None:
+        """Offer the store a new value of a section."""
+        if self.store is not None:
+            self.sections[section] = found
+            self.store.offer(FitProgress(self.seed, self.sections))
 
-    def release(self, page: str) -> None:
-        """Hold a page in memory no longer: what a keeper has of it stays there until more is kept."""
-        self.pages.pop(page, None)
+    def discard(self, section: str) -> None:
+        """Free the memory of a section. The store keeps its last copy until the next write."""
+        self.sections.pop(section, None)
 
-    def agree(self, name: str, value: Any) -> None:
-        """One more thing that a kept fit must be alike in, which was not known when this one began."""
-        if self.keeper is not None:
-            before = self.pages.setdefault(name, value)
+    def check_equal(self, name: str, value: Any) -> None:
+        """Refuse to resume if a property of the fit, unknown when the session was opened, differs from the saved one."""
+        if self.store is not None:
+            before = self.sections.setdefault(name, value)
             if type(before) is not type(value) or before != value:
-                self.keeper.refuse(name)
+                self.store.refuse(name)
 
     def trust(self, is_sound: bool) -> None:
-        """Go on with what was kept only if a fit like this could have left it."""
-        if not is_sound and self.keeper is not None:
-            self.keeper.refuse("what its state is made of")
+        """Refuse to resume if saved values are invalid."""
+        if not is_sound and self.store is not None:
+            self.store.refuse("what its state is made of")
 
     def drive(
         self,
-        page: str,
+        section: str,
         step: Callable[[State], tuple[State, Any]],
         begin: Callable[[], State],
         done: Callable[[State, Any], bool],
@@ -81,94 +82,99 @@ class CheckpointSession:
         watchers: Iterable[Watcher],
         is_sound: Callable[[RunResult], bool] = lambda _: True,
     ) -> RunResult:
-        """`drive`, kept: a stage that was under way goes on, and one that was over is. Records tell of work elsewhere."""
+        """Run the steps of a stage (see `loop.drive`), resume it, or return its saved result. Records include the traffic."""
 
-        def count(record: dict[str, Any], _: Any) -> None:
+        def add_traffic(record: dict[str, Any], _: Any) -> None:
             record.update(self.source.traffic())
 
-        before: RunResult | None = self.pages.get(page)
+        before: RunResult | None = self.sections.get(section)
         self.trust(before is None or is_sound(before))
         if before is not None and before.reason:
             return before
         state = [begin() if before is None else before.state]
-        before = None if before is None else before._replace(state=None)  # the first state is not held for longer than a step
-        outcome = drive(step, state.pop(), done, limits, [count, *watchers], partial(self.keep, page), before)
-        self.keep(page, outcome)
-        return outcome
+        before = None if before is None else before._replace(state=None)  # free the first state after the first step
+        result = drive(step, state.pop(), done, limits, [add_traffic, *watchers], partial(self.save, section), before)
+        self.save(section, result)
+        return result
 
-    def once(self, page: str, find: Callable[[], Any], is_sound: Callable[[Any], bool] = lambda _: True) -> Any:
-        """Return what was saved under this name; if nothing was, call `find` and save its result."""
-        if page in self.pages:
-            self.trust(is_sound(self.pages[page]))
-            return self.pages[page]
+    def once(self, section: str, find: Callable[[], Any], is_sound: Callable[[Any], bool] = lambda _: True) -> Any:
+        """Return the saved result of a stage; if there is none, call `find` and save its result."""
+        if section in self.sections:
+            self.trust(is_sound(self.sections[section]))
+            return self.sections[section]
         found = find()
-        self.pages.pop(_draft(page), None)
-        self.keep(page, found)
+        self.sections.pop(_unfinished(section), None)
+        self.save(section, found)
         return found
 
-    def nested_store(self, page: str) -> CheckpointStore | None:
-        """Return the store of a fit inside this one that finds what `once` saves under this name."""
-        return None if self.keeper is None else NestedCheckpointStore(self, _draft(page))
+    def nested_store(self, section: str) -> CheckpointStore | None:
+        """Return the store of a fit inside this one, whose result `once` saves in the given section."""
+        return None if self.store is None else NestedCheckpointStore(self, _unfinished(section))
 
 
-def _draft(page: str) -> str:
-    """Return the name under which the progress of an inner fit is saved."""
-    return f"{page}, so far"
+def _unfinished(section: str) -> str:
+    """Return the name of the section that holds the progress of a stage until its result is known."""
+    return f"{section}, so far"
 
 
 class NestedCheckpointStore(NamedTuple):
-    """A keeper for a fit within a fit: what the outer one is about, the inner one is, too."""
+    """Storage of the progress of an inner fit in a section of the outer one, which also validates it."""
 
     session: CheckpointSession
-    page: str
+    section: str
 
     def resume(self, about: dict[str, Any]) -> FitProgress | None:
-        return self.session.pages.get(self.page)
+        """Return the saved progress of the inner fit."""
+        return self.session.sections.get(self.section)
 
     def offer(self, progress: FitProgress) -> None:
-        self.session.keep(self.page, progress)
+        """Save the progress of the inner fit with that of the outer one."""
+        self.session.save(self.section, progress)
 
     def refuse(self, name: str) -> None:
-        if self.session.keeper is not None:
-            self.session.keeper.refuse(name)
+        """Raise as the outer store does."""
+        if self.session.store is not None:
+            self.session.store.refuse(name)
 
-    def told(self) -> str:
-        return "" if self.session.keeper is None else self.session.keeper.told()
+    def describe(self) -> str:
+        """Return the message of the outer store."""
+        return "" if self.session.store is None else self.session.store.describe()
 
 
 @contextlib.contextmanager
 def open_session(
-    model: Any, source: Source, weights: Any, seed: int, keeper: CheckpointStore | None
+    model: Any, source: Source, weights: Any, seed: int, store: CheckpointStore | None
 ) -> Iterator[CheckpointSession]:
-    """Resume a fit from a store, or start a new one. Other fits that a callback of the user starts meanwhile are not saved."""
+    """Resume the fit of a model from a store, or start a new fit. Fits that callbacks of the user start are not saved."""
     token = CHECKPOINT_STORE.set(None)
     try:
-        kept = None if keeper is None else keeper.resume(_about(model, source, weights))
-        begun = FitProgress(seed, {}) if kept is None else kept
-        if keeper is not None:
-            if kept is None:
-                keeper.offer(begun)
-            elif not _is_progress(kept):
-                keeper.refuse("what its state is made of")
-        yield CheckpointSession(keeper, begun, source)
+        saved = None if store is None else store.resume(_describe_fit(model, source, weights))
+        progress = FitProgress(seed, {}) if saved is None else saved
+        if store is not None:
+            if saved is None:
+                store.offer(progress)
+            elif not _is_progress(saved):
+                store.refuse("what its state is made of")
+        yield CheckpointSession(store, progress, source)
     except ClusterLostError as error:
-        raise ClusterLostError(f"{error} {keeper.told() if keeper is not None else NOT_KEPT}") from error
+        raise ClusterLostError(f"{error} {store.describe() if store is not None else NOT_SAVED}") from error
     finally:
         CHECKPOINT_STORE.reset(token)
 
 
 def _is_progress(found: Any) -> bool:
+    """Return whether a value read from a file is a `FitProgress` with a seed and named sections."""
     return (
         isinstance(found, FitProgress)
         and type(found.seed) is int
         and 0 <= found.seed < MAX_SEED
-        and isinstance(found.pages, dict)
-        and all(isinstance(name, str) for name in found.pages)
+        and isinstance(found.sections, dict)
+        and all(isinstance(name, str) for name in found.sections)
     )
 
 
-def _about(model: Any, source: Source, weights: Any) -> dict[str, Any]:
-    """What a kept fit must be alike in for this one to go on with it."""
+def _describe_fit(model: Any, source: Source, weights: Any) -> dict[str, Any]:
+    """Return the properties that must be equal in a saved fit and in the one that resumes it."""
     return {
         "estimator": type(model).__name__,
         "the shape of X": source.shape,

@@ -1,4 +1,4 @@
-"""What a fit works with: validated rows on threads or workers, limits, checkpoints and random streams."""
+"""Resources of a fit: validated rows, threads or workers, limits, memory plan, checkpoints and random seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..data.rows import Rows
 from ..data.statistics import Moments, enter_frame
 from ..data.types import Array
 from ..execution.engine import resolve_source
-from ..execution.memory import MemoryPlan, plan_dtype, plan_fit
+from ..execution.memory_limit import MemoryPlan, plan_dtype, plan_fit
 from ..execution.threads import Threads
 from .callbacks import StepReporter
 from .centroid_model import restore_on_error
@@ -28,19 +28,19 @@ from .random_streams import resolve_seed
 class FitContext:
     """Everything that a fit needs besides the parameters of its method."""
 
-    X: Any  # as the user passed it: callable inits and callbacks get it
+    X: Any  # as passed by the user, for a callable `init` and for callbacks
     given_centers: Array | None  # `init`, if it is an array
     input_rows: Rows  # validated rows of X
     rows: Rows  # rows that the solver works on
-    moments: Moments | None  # of these rows; None before they are prepared
+    moments: Moments | None  # mean and variance of `rows`; None before they are prepared
     initialization: Initialization
     limits: Limits
     environment: FitEnvironment
-    memory: MemoryPlan
+    memory: MemoryPlan  # threads, and memory for optional data
     session: CheckpointSession
     reporter: StepReporter
     preparation_seconds: float = 0.0  # time of the first pass over the rows
-    skipped: list[str] = field(default_factory=list)  # what the time budget was too short for, in words
+    skipped: list[str] = field(default_factory=list)  # stages that the time budget was too short for, as text for the user
 
     @property
     def variance(self) -> float:
@@ -50,6 +50,7 @@ class FitContext:
 
     @property
     def seed(self) -> int:
+        """Seed of all random streams of the fit."""
         return self.session.seed
 
     def inner(self, stage: str) -> FitEnvironment:
@@ -64,7 +65,7 @@ class FitContext:
         rows.limit_threads(memory.n_threads)
         rows = rows.with_copy_limit(memory.spare(math.inf))
         seconds = now() - started
-        self.session.agree("the variance of X", moments.variance)
+        self.session.check_equal("the variance of X", moments.variance)
         return replace(self, rows=rows, moments=moments, memory=memory, preparation_seconds=seconds)
 
 

@@ -1,9 +1,9 @@
-"""Give each empty cluster the row that is farthest from its centre, one after the other.
+"""Relocate each empty cluster to the row that is farthest from its centroid, one after the other.
 
-Each row that is placed lowers the distances of the rows near it, so the next choice depends on it. Every block proposes its
-farthest rows; the best of them, as many as fit into `CANDIDATE_BYTES`, are read and filled in until a row outside of them could
-be farther. Then the blocks propose again. Which rows are chosen depends neither on the blocks nor on the number of candidates:
-always the farthest row, and the first of equals.
+Every relocation reduces the distances of the rows near it, so the next choice depends on it. Each block proposes its farthest
+rows. The farthest of all proposals, as many as fit into `CANDIDATE_BYTES`, become candidates. Clusters are relocated to them
+until a row that is no candidate could be farther. Then the blocks propose again. The invariant: the chosen row is always the
+farthest of all rows, and the first one of equals, independent of the blocks and of the number of candidates.
 """
 
 from __future__ import annotations
@@ -17,43 +17,44 @@ from ..data.cancellation import check_cancelled
 from ..data.rows import Rows
 from ..data.types import Array, is_sparse
 
-PROPOSALS = 64  # rows that a block proposes, or twice as many as there are empty clusters
-CANDIDATES = 4096  # proposals that are read, of all blocks together, or four times as many as one block may make
-CANDIDATE_BYTES = 1 << 25  # that these rows may take, in the layout of their block: wide rows are fewer
-SAME = 1e-12  # of a row's norm: how far from equal rows the float64 sum of them may put their mean
+PROPOSALS = 64  # smallest number of rows that a block proposes; more if there are more than half as many empty clusters
+CANDIDATES = 4096  # smallest limit on the number of candidates; more if a block proposes more than a quarter as many
+CANDIDATE_BYTES = 1 << 25  # largest memory of all candidates, in the layout of their block
+ROUNDING_TOLERANCE = 1e-12  # relative rounding error of the mean of equal rows; rows nearer than that to a centroid equal it
 
 
 class Candidates(NamedTuple):
-    """Rows to choose from, in row order."""
+    """Candidates for a relocation, in row order."""
 
     ids: Array  # (m) int64
-    far: Array  # (m) float64: squared distance to the nearest centre or placed row
-    bound: tuple[float, int]  # distance and minus the number of a row: all rows that are no candidates come after it
+    far: Array  # (m) float64: squared distance to the nearest centroid, relocated ones included
+    bound: tuple[float, int]  # (distance, minus row number), an upper bound for all rows that are no candidates
 
 
 def _propose(
     block: Block, labels: Array, weights: Array, centers: Centers, placed: Centers | None, counts: Array, m: int, same: float
 ) -> tuple[Array, Array, Array]:
-    """The block's m rows farthest from their centre and from all placed rows: places, squared distances, sizes in bytes.
+    """Return the m rows of a block farthest from all centroids: their positions, squared distances and sizes in bytes.
 
-    A row that is all its cluster has stays there.
+    The only row of a cluster is not proposed.
     """
     every = np.arange(len(block))
     far = block.pair_distances(every, labels, centers)
     if placed is not None:
         far = np.minimum(far, block.pair_distances(every, block.nearest(placed), placed))
     far[(weights <= 0) | (counts[labels] <= 1)] = 0
-    _forget_equal(far, block, same)
+    _zero_rounding_errors(far, block, same)
     top = np.argsort(-far, kind="stable")[:m]
     return top, far[top], _bytes_of_rows(block)[top]
 
 
-def _forget_equal(far: Array, block: Block, same: float) -> None:
-    """Set distances to zero that are rounding errors: below `same`, in units of the rows' norms."""
+def _zero_rounding_errors(far: Array, block: Block, same: float) -> None:
+    """Set distances to zero that may be rounding errors: those below `same` times the norm of the row."""
     far[far <= same**2 * block.squared_norms()] = 0
 
 
 def _bytes_of_rows(block: Block) -> Array:
+    """Return the memory of each row of a block."""
     X: Any = block.X
     if is_sparse(X):
         return np.asarray(np.diff(X.indptr) * (X.data.itemsize + X.indices.itemsize))
@@ -61,7 +62,7 @@ def _bytes_of_rows(block: Block) -> Array:
 
 
 def _candidates(rows: Rows, shares: Any, m: int) -> Candidates:
-    """The farthest of the rows that blocks propose, m each at most."""
+    """Return the farthest of the rows that blocks propose, at most m each, and a bound for all other rows."""
     ids, far, sizes = np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64)
     bound, most = (0.0, 0), max(CANDIDATES, 4 * m)
     for start, (top, distances, bytes_) in zip(rows.starts, shares, strict=True):
@@ -80,15 +81,17 @@ def _candidates(rows: Rows, shares: Any, m: int) -> Candidates:
 
 
 def fill(rows: Rows, state: Any, sums: Array, weight_sums: Array, squares: Array, counts: Array) -> int:
-    """Move rows to empty clusters while there are any of both. Sums and labels are brought up to date.
+    """Relocate empty clusters while there are candidates. Sums, labels and bounds are updated in place.
 
-    `state` is a `partition.Partition`. Returns how many rows were moved.
+    `state` is a `partition.Partition`. Return the number of relocated clusters.
     """
     empty = np.flatnonzero(counts == 0)
     sums[empty], weight_sums[empty], squares[empty] = 0, 0, 0
     centers, placed, done = rows.prepare(state.centers), np.empty((len(empty), rows.d), rows.dtype), 0
     eps = float(np.finfo(rows.dtype).eps)
-    same = max(SAME, 4 * eps) if rows.frame.unit else SAME  # a mean of equal float32 rows rounds to them; a direction may not
+    same = (
+        max(ROUNDING_TOLERANCE, 4 * eps) if rows.frame.unit else ROUNDING_TOLERANCE
+    )  # the direction of equal float32 rows may differ from them
     while done < len(empty):
         m = max(PROPOSALS, 2 * (len(empty) - done))
         before = rows.prepare(placed[:done]) if done else None
@@ -115,7 +118,7 @@ def fill(rows: Rows, state: Any, sums: Array, weight_sums: Array, squares: Array
             here = rows.prepare(placed[done : done + 1])
             near = block.pair_distances(np.arange(len(ids)), np.zeros(len(ids), np.int64), here)
             far = np.minimum(far, near)
-            _forget_equal(far, block, same)
+            _zero_rounding_errors(far, block, same)
             far[at] = 0
             done += 1
         if done == first:

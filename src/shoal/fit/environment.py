@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ..data.cancellation import now
 from ..execution.engine import UNSPECIFIED, resolve_engine
-from ..execution.memory import LIMIT, MemoryPlan
+from ..execution.memory_limit import MEMORY_LIMIT, MemoryPlan
 from .checkpoint import CHECKPOINT_STORE, CheckpointStore
 from .loop import Watcher
 
@@ -28,7 +28,7 @@ class FitEnvironment(NamedTuple):
     @classmethod
     def current(cls, engine: Any, X: Any) -> FitEnvironment:
         """Return the settings of the surrounding `with` blocks. `engine` is the argument of `fit` to X."""
-        return cls(now(), resolve_engine(engine, X), LIMIT.get(), None, CHECKPOINT_STORE.get())
+        return cls(now(), resolve_engine(engine, X), MEMORY_LIMIT.get(), None, CHECKPOINT_STORE.get())
 
     def inner(self, plan: MemoryPlan, checkpoint: CheckpointStore | None) -> FitEnvironment:
         """Return the environment of a fit inside this one, which has the given memory plan."""

@@ -29,7 +29,7 @@ class Initializers(NamedTuple):
 
 
 class Initialization(Protocol):
-    """The starts of a fit."""
+    """Initial centroids of all starts of a fit."""
 
     @property
     def k(self) -> int: ...
@@ -74,7 +74,7 @@ class InitParameters(NamedTuple):
     def n_starts(self) -> int:
         if self.given is not None:
             if self.n_init not in ("auto", 1):
-                message = f"init gives the centres, so there is one start, not n_init={self.n_init}: leave n_init at 'auto'."
+                message = f"init gives the centroids, so there is one start, not n_init={self.n_init}: leave n_init at 'auto'."
                 warn(message, RuntimeWarning)
             return 1
         if self.n_init == "auto":

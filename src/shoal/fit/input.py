@@ -17,12 +17,12 @@ from ..execution.engine import ENGINE, check_distributable, resolve_source
 
 
 def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
-    """A source of the rows of X, checked against an estimator if there is one. Values are looked at block by block."""
+    """Return a source of the rows of X, validated for an estimator unless it is None. Values are checked later, by block."""
     X = resolve_source(X, ENGINE.get())  # a fit has already resolved X with its own engine
     check_unmasked(X, "X")
     if type(X).__name__ == "LazyFrame":
         raise TypeError("X is a LazyFrame, which has no rows yet: call .collect() first.")
-    if not _plain(X):
+    if not _is_plain(X):
         given = X
         try:
             X = check_array(X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, input_name="X")
@@ -47,7 +47,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
 
 
 def _check_features(estimator: Any, X: Any, reset: bool) -> None:
-    """As scikit-learn does; but it does not know the names of a file's columns."""
+    """Check feature names as scikit-learn does, also those of the columns of a file."""
     names = X.feature_names if isinstance(X, FileSource) else None
     check_names(column_names(X) if names is None else names)
     if names is None or reset or not hasattr(estimator, "feature_names_in_"):
@@ -60,8 +60,8 @@ def _check_features(estimator: Any, X: Any, reset: bool) -> None:
         raise ValueError(f"Column {place} of X is {here!r} and was {there!r} in the fit: the feature names should match.")
 
 
-def _plain(X: Any) -> bool:
-    """Two-dimensional and of real numbers: nothing that scikit-learn's check would have to mend or refuse."""
+def _is_plain(X: Any) -> bool:
+    """Return whether X is two-dimensional and numeric, so that scikit-learn's check would neither convert nor reject it."""
     if isinstance(X, np.ndarray) or is_sparse(X):
         return X.ndim == 2 and X.dtype.kind in "biuf"
-    return isinstance(X, FileSource) or find_table(X) is not None  # its columns are looked at by the source
+    return isinstance(X, FileSource) or find_table(X) is not None  # the source checks the columns of a table

@@ -1,4 +1,4 @@
-"""The parameters of estimators: their rules, how they are kept, and in what words all that move centres tell of theirs."""
+"""Parameters of estimators: constraints, and shared assignment and documentation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from sklearn.utils._param_validation import Interval
 
-MAX_THREADS = 1024  # of n_threads: each may hold a block of rows, and the system a stack
+MAX_THREADS = 1024  # largest n_threads, since every thread may hold a block of rows and has a stack
 
 
 class Count(Interval):
-    """An integer from 1 on, up to a largest one if there is one. (True is one to Python, but nobody means it.)"""
+    """Constraint for integers from 1 to `largest` (unbounded if None). Booleans are rejected."""
 
     def __init__(self, largest: int | None = None) -> None:
         super().__init__(Integral, 1, largest, closed="left" if largest is None else "both")
@@ -23,13 +23,13 @@ class Count(Interval):
 
 
 def keep(model: Any, given: dict[str, Any]) -> None:
-    """Parameters become attributes, as scikit-learn wants them: by their names, as they are."""
+    """Assign the parameters of a constructor to attributes of the same names."""
     for name in inspect.signature(type(model)).parameters:
         setattr(model, name, given[name])
 
 
 def share_docs(cls: type, parameters: str, attributes: str) -> None:
-    """What a family of classes takes and gives is documented once; what a class says itself goes before it."""
+    """Insert shared descriptions of parameters and attributes into the docstring of a class, where it has `...`."""
     doc, own = cls.__doc__ or "", inspect.signature(cls).parameters
     words = {name: parameter.default for name, parameter in own.items()}
     entries = re.findall(r"^(    (\w+) : .*\n(?:     .*\n)*)", parameters, re.MULTILINE)

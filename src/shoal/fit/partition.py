@@ -1,11 +1,12 @@
-"""Rows divided among centres: what every k-means step has in common once the labels are known.
+"""Partition of the rows into clusters: the part of a k-means step that is common to all algorithms.
 
-Sums are float64 and kept up to date by the rows that moved; since labels do not depend on the method (see `blocks`),
-neither do sums, centres or the number of steps, to the last bit.
+Sums are float64 and updated by the rows that changed cluster. Since labels do not depend on the algorithm (see `blocks`), sums,
+centroids and the number of steps are bitwise identical too.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -18,24 +19,24 @@ from ..data.source import FileSource
 from ..data.types import Array
 from ..kernels.means import move_to_means
 from . import empty_clusters
-from .empty_clusters import SAME
+from .empty_clusters import ROUNDING_TOLERANCE
 
-LOST = 1e-6  # a mass this small beside what it was must be added up anew
-FEW_DIGITS = 1e-7  # an energy this small beside the rows' squares is not to be had from sums: distances are added up
+MIN_REMAINING_WEIGHT = 1e-6  # share of the weight of a cluster; if less remains, its sums have lost too many digits
+MIN_ENERGY_RATIO = 1e-7  # energy over the sum of squared rows; below, the energy is summed from distances, as sums cancel
 
 
 class PartitionInfo(NamedTuple):
-    """What one step learned."""
+    """Result of one step."""
 
-    energy: float  # of the centres that came in, over all rows
-    shift: float  # sum of the squared moves of the centres
-    rows: int  # rows whose bounds did not settle them
-    distances: int  # row-centre distances computed; a distance in h of d columns counts as h / d
+    energy: float  # of the centroids before the step, over all rows
+    shift: float  # sum of squared centroid movements
+    rows: int  # rows whose label did not follow from bounds
+    distances: int  # row-centroid distances computed; a distance in h of d columns counts as h / d
     reassigned: int  # rows that changed cluster
 
 
 class Partition(NamedTuple):
-    """Everything needed to go on. A step may reuse the per-row arrays of the state it is given."""
+    """State of a k-means run. A step may reuse the per-row arrays of its input state."""
 
     centers: Array  # (k, d)
     labels: Array  # (n) int32, -1 before the first step
@@ -43,32 +44,34 @@ class Partition(NamedTuple):
     weight_sums: Array  # (k) float64: sum of weights
     squares: Array  # (k) float64: sum of w |x|^2
     counts: Array  # (k) int64: rows of positive weight
-    moved: int  # rows added to the sums one by one since these were last added up from nothing
+    moved: int  # row updates of the sums since they were last computed from scratch
     n_reassigned: int  # rows that changed cluster in the last step
-    costs: Array  # (k) float64: what the clusters cost before the centres last moved
-    moves2: Array  # (k) float64: squared lengths of these moves
-    bounds: Any = None  # what a method remembers about the rows, as a NamedTuple of arrays
+    costs: Array  # (k) float64: energies of the clusters before the last centroid movement
+    moves2: Array  # (k) float64: squared centroid movements
+    bounds: Any = None  # distance bounds of an algorithm, a NamedTuple of arrays
 
 
 def without_bounds(state: Any) -> Any:
-    """The state of a method without its bounds: these only save work, and are found again."""
+    """Return a state without distance bounds, which only save work and can be recomputed."""
     if isinstance(state, Partition):
         return state._replace(bounds=None)
     return state._replace(partition=without_bounds(state.partition)) if hasattr(state, "partition") else state
 
 
 class StepStats(NamedTuple):
-    """A block's share of a step."""
+    """Result of a step for one block. Results add up."""
 
     moves: SumDeltas
     rows: int
     distances: int
 
     def plus(self, other: StepStats) -> StepStats:
+        """Return the sum of two results."""
         return StepStats(self.moves.plus(other.moves), self.rows + other.rows, self.distances + other.distances)
 
 
 def initial_partition(rows: Rows, centers: Array) -> Partition:
+    """Return the state before the first step, in which no row has a label."""
     k, d = centers.shape
     labels = np.full(len(rows), -1, np.int32)
     sums, (weight_sums, squares, costs, moves2), counts = np.zeros((k, d)), np.zeros((4, k)), np.zeros(k, np.int64)
@@ -76,29 +79,29 @@ def initial_partition(rows: Rows, centers: Array) -> Partition:
 
 
 def sums_need_recompute(state: Partition) -> bool:
-    """Must the sums be added up anew? Once as many rows have moved as there are, so that rounding can't pile up."""
+    """Return whether to compute the sums from scratch: after n row updates, so that rounding errors do not accumulate."""
     return state.moved >= len(state.labels)
 
 
 def energy_block(block: Block, weights: Array, labels: Array, centers: Centers) -> float:
-    """Weighted sum of squared distances to the centres that the labels name."""
+    """Return the weighted sum of squared distances to the centroids of the labels."""
     return float(weights @ block.pair_distances(np.arange(len(block)), labels, centers))
 
 
 def energy(rows: Rows, state: Partition) -> float:
-    """Of all rows, by their labels."""
+    """Return the energy of all rows by their labels."""
     return sum(rows.map_blocks(energy_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels)))
 
 
 def label_block(block: Block, labels: Array, old: Array, weights: Array, centers: Centers, recompute: bool) -> StepStats:
-    """One block's share of a step that looks at every row and every centre."""
+    """Label a block by comparing every row with every centroid, and return its share of the step."""
     k = len(centers.C)
     labels[:] = block.nearest(centers)
     return StepStats(block.moves(weights, old, labels, k, recompute), len(block), len(block) * k)
 
 
 def sizes(labels: Array, k: int, weights: Array | None = None) -> Array:
-    """How many rows each cluster has, of positive weight; some at a time, because bincount takes eight bytes for each."""
+    """Return the number of rows of positive weight per cluster. By parts, since bincount needs eight bytes per row."""
     total = np.zeros(k, np.int64)
     for a in range(0, len(labels), 1 << 20):
         here = slice(a, a + (1 << 20))
@@ -107,7 +110,7 @@ def sizes(labels: Array, k: int, weights: Array | None = None) -> Array:
 
 
 def weight_sums_of(labels: Array, weights: Array, k: int) -> Array:
-    """What the rows of each cluster weigh."""
+    """Return the sum of the weights of the rows of each cluster."""
     total = np.zeros(k)
     for a in range(0, len(labels), 1 << 20):
         total += np.bincount(labels[a : a + (1 << 20)], weights[a : a + (1 << 20)], k)
@@ -115,34 +118,33 @@ def weight_sums_of(labels: Array, weights: Array, k: int) -> Array:
 
 
 def keep_block(block: Block, labels: Array, weights: Array, k: int) -> StepStats:
-    """One block's share of the sums, from nothing."""
+    """Return the sums of a block under its current labels, from scratch."""
     return StepStats(block.moves(weights, labels, labels, k, True), 0, 0)
 
 
 def keep_labels(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
-    """Shares of a step that only adds the rows up anew, under the labels that they have."""
+    """Assign function that keeps the labels: its step only recomputes the sums."""
     return rows.map_blocks(keep_block, len(state.centers), per_row=(state.labels, rows.weights)), state.bounds
 
 
 def label_all(rows: Rows, state: Partition) -> Iterable[StepStats]:
-    """Shares of such a step."""
+    """Label all rows by comparing them with every centroid, and yield the shares of the step."""
     per_row = (state.labels, state.labels.copy(), rows.weights)
     return rows.map_blocks(label_block, rows.prepare(state.centers), sums_need_recompute(state), per_row=per_row)
 
 
-Assign = Callable[[Rows, Partition], tuple[Iterable[StepStats], Any]]  # labels the rows as its shares are drawn
+Assign = Callable[[Rows, Partition], tuple[Iterable[StepStats], Any]]  # labels rows as its shares are consumed
 
 
 def label(rows: Rows, state: Partition, assign: Assign) -> Partition:
-    """Rows labelled, centres left where they are."""
+    """Label the rows and leave the centroids unchanged."""
     shares, bounds = assign(rows, state)
-    for _ in shares:
-        pass
+    deque(shares, 0)
     return state._replace(bounds=bounds)
 
 
 def label_and_cost(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, float | None]:
-    """The same; and what the rows cost, if they come from a file, which is read once for both."""
+    """Label the rows; also compute the energy of rows of a file, which is then read only once."""
     if not isinstance(rows.source, FileSource):
         return label(rows, state, assign), None
     shares = rows.map_blocks(_cost_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels))
@@ -150,12 +152,13 @@ def label_and_cost(rows: Rows, state: Partition, assign: Assign) -> tuple[Partit
 
 
 def _cost_block(block: Block, weights: Array, labels: Array, centers: Centers) -> float:
+    """Label a block and return its energy."""
     labels[:] = block.nearest(centers)
     return energy_block(block, weights, labels, centers)
 
 
 def advance(rows: Rows, state: Partition, assign: Assign, fill: bool = True) -> tuple[Partition, PartitionInfo]:
-    """One step: label the rows, add the shares up, move the centres, give empty clusters a row (or not)."""
+    """Run one step: label the rows, add up the shares, move the centroids and, if `fill`, relocate empty clusters."""
     shares, bounds = assign(rows, state)
     recompute = sums_need_recompute(state)
     totals = [np.zeros_like(a) if recompute else a.copy() for a in (state.sums, state.weight_sums, state.squares, state.counts)]
@@ -168,14 +171,14 @@ def advance(rows: Rows, state: Partition, assign: Assign, fill: bool = True) -> 
         distances += share.distances
     to = move(state.centers, sums, weight_sums, squares, counts > 0, rows.frame)
     cost = to.costs.sum()
-    if cost < FEW_DIGITS * squares.sum():
+    if cost < MIN_ENERGY_RATIO * squares.sum():
         cost = energy(rows, state)
     before = weight_sums.copy() if recompute else state.weight_sums
     sums_changed = False
     if fill and (counts == 0).any():
         sums_changed = True
         moved += empty_clusters.fill(rows, state._replace(bounds=bounds), *totals)
-    if (weight_sums < LOST * before)[counts > 0].any():  # heavy rows have left: what they were added to has lost its digits
+    if (weight_sums < MIN_REMAINING_WEIGHT * before)[counts > 0].any():  # rounding errors of heavy rows that left remain
         recompute = sums_changed = True
         for a in totals:
             a[:] = 0
@@ -189,17 +192,17 @@ def advance(rows: Rows, state: Partition, assign: Assign, fill: bool = True) -> 
 
 
 class Moved(NamedTuple):
-    """Centres that have moved to their rows' means."""
+    """Centroids after they moved to the means of their rows."""
 
     centers: Array  # (k, d)
-    costs: Array  # (k) float64: what the clusters cost before
-    moves2: Array  # (k) float64: squared lengths of the moves
+    costs: Array  # (k) float64: energies of the clusters before
+    moves2: Array  # (k) float64: squared movements
 
 
 def move(C: Array, sums: Array, weight_sums: Array, squares: Array, filled: Array, frame: Frame) -> Moved:
-    """To the means of the rows, of unit length for cosine; of bits, to the majority, and where there is none, nowhere.
+    """Move centroids to the means of their rows, scaled to unit length for cosine; to the majority for bits.
 
-    A cluster without rows keeps its centre.
+    An empty cluster keeps its centroid.
     """
     out, (dots, norms2, moves2) = np.empty_like(C), np.empty((3, len(C)))
     move_to_means(C, sums, weight_sums, filled, frame.unit, out, dots, norms2, moves2)
@@ -210,6 +213,6 @@ def move(C: Array, sums: Array, weight_sums: Array, squares: Array, filled: Arra
 
 
 def majority(more: Array, weight_sums: Array, C: Array) -> Array:
-    """Bits that most have, from how much more those weigh that have one; where as many have it as have not, C's."""
-    bits: Array = np.where(np.abs(more) > SAME * weight_sums[:, None], more > 0, C).astype(C.dtype)
+    """Return the majority of each bit, given the weight of ones minus that of zeros; ties keep the bit of C."""
+    bits: Array = np.where(np.abs(more) > ROUNDING_TOLERANCE * weight_sums[:, None], more > 0, C).astype(C.dtype)
     return bits

@@ -24,11 +24,11 @@ class RestartState(NamedTuple):
 
 
 class FitResult(NamedTuple):
-    """The best of all starts."""
+    """Result of the best start."""
 
     context: FitContext
     run: RunResult
-    loss: float  # what starts are compared by, in the frame of the rows
+    loss: float  # quantity that starts are compared by, in the frame of the rows
 
 
 def run(solver: Solver, context: FitContext) -> FitResult:
@@ -71,7 +71,7 @@ def run(solver: Solver, context: FitContext) -> FitResult:
 
 def _resume(solver: Solver, context: FitContext, n_starts: int) -> RestartState:
     """Return the progress that a checkpoint holds, validated; labels and energy of its best start are computed again."""
-    saved = context.session.pages.get("starts")
+    saved = context.session.sections.get("starts")
     context.session.trust(saved is None or is_valid_progress(saved, solver, context.initialization.k, n_starts))
     progress = saved or RestartState(0, None)
     if progress.best is None:
@@ -105,8 +105,8 @@ def _run_start(
     """Run one start from the state in the list, which is emptied. Progress is saved after each step."""
     session, reporter = context.session, context.reporter
 
-    def save(sofar: RunResult) -> None:
-        session.keep("starts", progress._replace(run=sofar._replace(state=partition.without_bounds(sofar.state))))
+    def save(current: RunResult) -> None:
+        session.save("starts", progress._replace(run=current._replace(state=partition.without_bounds(current.state))))
 
     def step(state: Any) -> tuple[Any, Any]:
         reporter.begin_step()
@@ -114,5 +114,5 @@ def _run_start(
 
     report = partial(reporter.end_step, progress.start)
     result = drive(step, state.pop(), solver.converged, limits, [report, *context.environment.observers], save, before)
-    session.release("starts")
+    session.discard("starts")
     return result

@@ -1,14 +1,11 @@
 """Schemas: what fitted attributes and stored states must look like before compiled code sees them.
 
 An estimator declares a spec for each attribute that a fit sets (`_fitted_schema`). The same schema checks attributes that users
-set, models read from files and models inside checkpoints. Sizes are named by symbols ("k" clusters, "d" features, "n" rows):
-the first array that has a symbol in its shape fixes it, and all later ones must agree.
+set, models read from files and models inside checkpoints. `specs` has the specs of single values; here are those of objects.
 """
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,184 +16,60 @@ import numpy as np
 from ..data.frame import Frame
 from ..data.rows import Rows
 from ..data.sources import ArraySource, SparseSource
-from ..data.types import Array
+from .specs import (
+    FLAG,
+    MAX_COUNT,
+    NAMES,
+    NOTHING,
+    ArraySpec,
+    Below,
+    Choice,
+    Names,
+    Number,
+    OneOf,
+    Size,
+    SizeOf,
+    Sizes,
+    Spec,
+    bools,
+    count,
+    doubles,
+    fail,
+    floats,
+    labels,
+    optional,
+    resolve,
+    shown,
+)
 
-Sizes = dict[str, int]  # symbol -> size
-Size = str | int
-NAMES = {"k": "n_clusters", "d": "n_features", "n": "n_samples", "r": "n_bits"}  # of symbols, for messages
-MAX_COUNT = 2**53  # no count of rows, steps or distances is larger
-MAX_EXPONENT = 2200  # of a frame: twice the range of exponents of float64
+# Re-exported, so that estimators import all specs from this module.
+__all__ = [
+    "FLAG",
+    "MAX_COUNT",
+    "NAMES",
+    "NOTHING",
+    "ArraySpec",
+    "Below",
+    "Choice",
+    "Names",
+    "Number",
+    "OneOf",
+    "Size",
+    "SizeOf",
+    "Sizes",
+    "Spec",
+    "bools",
+    "count",
+    "doubles",
+    "fail",
+    "floats",
+    "labels",
+    "optional",
+    "resolve",
+    "shown",
+]
 
-
-class Spec(ABC):
-    """What one value must be."""
-
-    @abstractmethod
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        """Raise ValueError if the value does not match; record sizes that were not known yet."""
-
-
-def fail(name: str, found: str, expected: str) -> ValueError:
-    return ValueError(f"{name} {found}, expected {expected}: set it back to what the fit produced, or fit again.")
-
-
-def resolve(size: Size, found: int, sizes: Sizes) -> bool:
-    """Whether a size agrees with its symbol, which it fixes if it is the first."""
-    return found == (sizes.setdefault(size, found) if isinstance(size, str) else size)
-
-
-def shown(shape: tuple[Size, ...], sizes: Sizes) -> str:
-    """A shape for messages: numbers where sizes are known."""
-    known = [str(sizes.get(size, NAMES.get(size, size)) if isinstance(size, str) else size) for size in shape]
-    return f"({', '.join(known)}{',' * (len(shape) == 1)})"
-
-
-@dataclass(frozen=True)
-class ArraySpec(Spec):
-    """A NumPy array: its shape, its types and its range. Floats must be finite; empty arrays must be allowed."""
-
-    shape: tuple[Size, ...]
-    dtypes: tuple[str, ...] = ("float32", "float64")
-    low: float = -math.inf
-    high: float | str = math.inf  # a symbol: values must be below that size
-    increasing: bool = False
-    may_be_empty: bool = False
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        if not isinstance(value, np.ndarray):
-            raise fail(name, f"is of type {type(value).__name__}", "a NumPy array")
-        if value.dtype not in [np.dtype(kind) for kind in self.dtypes]:
-            raise fail(name, f"has dtype {value.dtype}", " or ".join(self.dtypes))
-        if value.ndim != len(self.shape) or not all(map(partial(resolve, sizes=sizes), self.shape, value.shape)):
-            raise fail(name, f"has shape {value.shape}", shown(self.shape, sizes))
-        if not value.size and not self.may_be_empty:
-            raise fail(name, f"has shape {value.shape}", "at least one value")
-        self._check_values(value, name, sizes)
-
-    def _check_values(self, value: Array, name: str, sizes: Sizes) -> None:
-        if not value.size or value.dtype == bool:
-            return
-        low, high = float(value.min()), float(value.max())
-        if isinstance(self.high, str) and self.high not in sizes:
-            raise fail(name, "refers to attributes that are missing", "a complete model")
-        most = sizes[self.high] - 1 if isinstance(self.high, str) else self.high
-        if not (math.isfinite(low) and math.isfinite(high) and low >= self.low and high <= most):  # NaN compares as false
-            raise fail(name, f"holds values from {low:.6g} to {high:.6g}", f"finite values from {self.low:g} to {most:g}")
-        if self.increasing and not (value[1:] > value[:-1]).all():
-            raise fail(name, "is not sorted", "increasing values")
-
-
-def floats(*shape: Size, low: float = -math.inf, high: float = math.inf) -> ArraySpec:
-    return ArraySpec(shape, low=low, high=high)
-
-
-def doubles(*shape: Size, low: float = -math.inf, high: float = math.inf) -> ArraySpec:
-    return ArraySpec(shape, ("float64",), low, high)
-
-
-def bools(*shape: Size) -> ArraySpec:
-    return ArraySpec(shape, ("bool",))
-
-
-def labels(size: Size, below: Size) -> ArraySpec:
-    """Cluster numbers of rows."""
-    return ArraySpec((size,), ("int32",), 0, below if isinstance(below, str) else below - 1)
-
-
-@dataclass(frozen=True)
-class Number(Spec):
-    """A real number within limits, finite unless infinity is allowed; an integer if `integral`."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    integral: bool = False
-    finite: bool = True
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        kinds = (int, np.integer) if self.integral else (int, float, np.integer, np.floating)
-        if isinstance(value, bool) or not isinstance(value, kinds):
-            raise fail(name, f"is of type {type(value).__name__}", "an integer" if self.integral else "a number")
-        if not self.low <= value <= self.high or (self.finite and not math.isfinite(value)):  # NaN compares as false
-            raise fail(name, f"is {value}", f"a {'finite ' * self.finite}number from {self.low:g} to {self.high:g}")
-
-
-def count(low: int = 0, high: float = MAX_COUNT) -> Number:
-    return Number(low, high, integral=True)
-
-
-@dataclass(frozen=True)
-class SizeOf(Spec):
-    """An integer that must agree with a symbol, or fixes it."""
-
-    symbol: str
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        count(1).check(value, name, sizes)
-        if not resolve(self.symbol, int(value), sizes):
-            raise fail(name, f"is {value}", str(sizes[self.symbol]))
-
-
-@dataclass(frozen=True)
-class Below(Spec):
-    """An integer from 1 (or `low`) to the size of a symbol."""
-
-    symbol: str
-    low: int = 1
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        count(self.low, sizes[self.symbol]).check(value, name, sizes)
-
-
-@dataclass(frozen=True)
-class Choice(Spec):
-    """One of some values, of the same type."""
-
-    options: tuple[Any, ...]
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        same_type = str if isinstance(value, np.str_) else type(value)  # a string, whoever has made it
-        if not any(same_type is type(option) and value == option for option in self.options):
-            raise fail(name, f"is {str(value)[:40]!r}", " or ".join(map(repr, self.options)))
-
-
-NOTHING, FLAG = Choice((None,)), Choice((False, True))
-
-
-@dataclass(frozen=True)
-class Names(Spec):
-    """An array of strings."""
-
-    size: Size
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        if not (isinstance(value, np.ndarray) and value.dtype == object and all(isinstance(word, str) for word in value.flat)):
-            raise fail(name, f"is of type {type(value).__name__}", "an array of strings")
-        if value.ndim != 1 or not resolve(self.size, len(value), sizes):
-            raise fail(name, f"has shape {value.shape}", shown((self.size,), sizes))
-
-
-@dataclass(frozen=True)
-class OneOf(Spec):
-    """Any of several specs."""
-
-    specs: tuple[Spec, ...]
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        errors = []
-        for spec in self.specs:
-            trial = dict(sizes)
-            try:
-                spec.check(value, name, trial)
-            except ValueError as error:
-                errors.append(error)
-            else:
-                sizes.update(trial)
-                return
-        raise errors[-1]
-
-
-def optional(spec: Spec) -> OneOf:
-    return OneOf((NOTHING, spec))
+MAX_EXPONENT = 2200  # largest exponent of a frame: about twice that of float64
 
 
 @dataclass(frozen=True)
@@ -215,7 +88,7 @@ class Parts(Spec):
 
 @dataclass(frozen=True)
 class History(Spec):
-    """Records of steps: numbers by name."""
+    """A list of records of steps, which hold numbers by name."""
 
     fields: tuple[str, ...] = ("step", "seconds")
 
@@ -231,7 +104,7 @@ class History(Spec):
 
 @dataclass(frozen=True)
 class ParameterValues(Spec):
-    """The values that some parameters had in the fit."""
+    """A dict of the values of some parameters in the fit."""
 
     names: tuple[str, ...]
 
@@ -241,7 +114,7 @@ class ParameterValues(Spec):
 
 
 def frame(bits: bool = False, size: Size = "d") -> Spec:
-    """A frame of rows of numbers, or of bits."""
+    """Return the spec of a frame of numbers, or of bits."""
     exponent = count(-MAX_EXPONENT, MAX_EXPONENT)
     zero = Choice((0,))
     flags = {"unit": Choice((False,)), "bits": Choice((bits,))}
@@ -253,7 +126,7 @@ def frame(bits: bool = False, size: Size = "d") -> Spec:
 
 @dataclass(frozen=True)
 class RowsSpec(Spec):
-    """Rows that a model holds to compare others with."""
+    """Rows that a model holds to compare new rows with."""
 
     n: Size
     d: Size
@@ -274,10 +147,10 @@ class RowsSpec(Spec):
 
 @dataclass(frozen=True)
 class Fitted(Spec):
-    """A fitted estimator within another one, whose symbols are those of the outer one by other names."""
+    """A fitted estimator inside another one. `symbols` maps its symbols to those of the outer one."""
 
     cls: type
-    symbols: Mapping[str, str] = field(default_factory=dict)  # its symbol -> the outer one
+    symbols: Mapping[str, str] = field(default_factory=dict)  # symbol of the inner estimator -> symbol of the outer one
 
     def check(self, value: Any, name: str, sizes: Sizes) -> None:
         if not isinstance(value, self.cls):
@@ -290,7 +163,7 @@ class Fitted(Spec):
 
 
 class OutputConfig(Spec):
-    """What `set_output` keeps."""
+    """The configuration that `set_output` stores."""
 
     def check(self, value: Any, name: str, sizes: Sizes) -> None:
         if not isinstance(value, dict) or not set(value) <= {"transform"}:
@@ -299,7 +172,7 @@ class OutputConfig(Spec):
 
 
 def matches(spec: Spec, value: Any, sizes: Sizes) -> bool:
-    """Whether a value from a checkpoint is what a fit of these sizes leaves."""
+    """Return whether a value from a checkpoint matches a spec, given the sizes."""
     try:
         spec.check(value, "", dict(sizes))
     except ValueError:
@@ -308,14 +181,14 @@ def matches(spec: Spec, value: Any, sizes: Sizes) -> bool:
 
 
 def check_unchanged_parameters(model: Any) -> None:
-    """Raise ValueError if a parameter that the model depends on is no longer what it was in the fit."""
+    """Raise ValueError if a parameter on which predictions depend was changed after the fit."""
     for name, value in vars(model).get("_fit_parameters", {}).items():
         if getattr(model, name) != value:
             raise ValueError(f"{name}={getattr(model, name)!r} was {value!r} in the fit: set it back, or fit again.")
 
 
 def check_fitted_state(model: Any, *names: str, sizes: Sizes | None = None, prefix: str = "") -> Sizes:
-    """Raise ValueError if a fitted attribute (one of these, or any) is not what a fit produces; return the sizes found."""
+    """Raise ValueError if a fitted attribute (of the given names, or any) is invalid; return the sizes found."""
     sizes, present = {} if sizes is None else sizes, vars(model)
     needed: tuple[str, ...] = model._required_attributes
     missing = [name for name in needed if name not in present]

@@ -1,4 +1,4 @@
-"""The interface between a method and the fit loop."""
+"""Interface between a method and the fit loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Standardized`: another estimator, on rows whose columns all have mean 0 and variance 1."""
+"""`Standardized`: fit another estimator to rows whose columns are scaled to mean 0 and variance 1."""
 
 from __future__ import annotations
 
@@ -33,40 +33,49 @@ from .schema import Choice, Fitted, Names, OutputConfig, SizeOf, Spec, check_fit
 
 
 def scales_of(source: Source, weights: Array | None = None, n_threads: int | None = None) -> Array:
-    """Mean and standard deviation of each column. Zeros of sparse rows must stay zeros, so that their means are left alone."""
+    """Return the mean and standard deviation of each column; means of 0 for sparse rows, whose zeros must remain zeros."""
     with on_threads(Rows.of(source, weights), n_threads) as rows:
         scales = column_scales(rows)
         scales[0] *= not rows.is_sparse
         return scales
 
 
-TINY = 5e-324  # the least positive float64: what columns are divided by is above zero
+SMALLEST_SCALE = 5e-324  # smallest positive float64; columns are divided by the scale
 
 
 class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, MetaEstimatorMixin, BaseEstimator):
-    """Cluster rows whose columns are brought to mean 0 and variance 1 first, so that no unit counts for more than another.
+    """Scale columns to mean 0 and variance 1 before clustering, so that results do not depend on the units of columns.
 
-    Rows are scaled block by block as they are read, so that files may be larger than memory. In a fit to sparse rows,
-    zeros stay zeros: columns are only divided. `fit`, `predict`, `transform` and `score` take rows as they are.
+    Rows are scaled block by block as they are read, so files may be larger than memory. Columns of sparse rows are divided by
+    their standard deviation only, so that zeros remain zeros. `fit`, `predict`, `transform` and `score` take unscaled rows.
 
     Parameters
     ----------
     estimator : estimator
-        One of Shoal's. It is cloned, and the clone is fitted.
+        Estimator of this package. A clone of it is fitted.
 
     Attributes
     ----------
     estimator_ : estimator
-        Fitted to the scaled rows. What it has learned can be had here too: `labels_`, `inertia_` (of the scaled rows),
-        `history_` and all else that ends in an underscore.
+        The clone, fitted to the scaled rows. Its fitted attributes are available here too: `labels_`, `inertia_` (of the scaled
+        rows), `history_` and all others.
     mean_, scale_ : arrays of shape (n_features,)
-        What is subtracted from the columns, and what they are divided by then (1 for constant ones).
+        Values subtracted from the columns, and values by which they are then divided (1 for constant columns).
     dtype_ : "float32" or "float64"
-        What the scaled rows were given as; new rows are, too, unless theirs is wider.
+        Type of the scaled rows of the fit. New rows are scaled to it unless their type is wider.
     cluster_centers_ : array of shape (n_clusters, n_features)
-        In the units of X, where the estimator has centres among the rows.
+        Centroids in the units of X, if the estimator has centroids in the space of the rows.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    See Also
+    --------
+    KMeans : Exact k-means.
+    sklearn.preprocessing.StandardScaler : Scale arrays in memory.
+
+    Notes
+    -----
+    `fit` reads the rows once more than the estimator does, to compute means and variances.
 
     Examples
     --------
@@ -87,7 +96,7 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             "n_features_in_": SizeOf("d"),
             "feature_names_in_": Names("d"),
             "mean_": doubles("d"),
-            "scale_": doubles("d", low=TINY),
+            "scale_": doubles("d", low=SMALLEST_SCALE),
             "dtype_": Choice(("float32", "float64")),
             "estimator_": Fitted(type(self.estimator), {"d": "d"}),
             "_sklearn_output_config": OutputConfig(),
@@ -97,17 +106,17 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         self.estimator = estimator
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, engine: Any = None) -> Self:
-        """Measure the columns, then fit the estimator to the scaled rows. If that fails, the model stays what it was.
+        """Compute the scales of the columns, then fit the estimator to the scaled rows. On error, the model remains unchanged.
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
-            As for the estimator.
+            Rows, as for the estimator.
         y : ignored
         sample_weight : array of shape (n_samples,), float or None, default=None
-            How much each row counts, for the means and deviations too; for estimators that know weights.
+            Weight of each row, also in the means and variances; for estimators that support weights.
         engine : dask.distributed.Client or None, default=None
-            Whose workers to use for this fit, as for the estimator.
+            Client whose workers to use for this fit, as for the estimator.
 
         Returns
         -------
@@ -122,7 +131,7 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         with restore_on_error(self):
             source = check_rows(self, resolve_source(X, environment.engine), reset=True)
             weights = check_weights(sample_weight, source.shape[0])
-            if hasattr(self.estimator, "_memory"):  # before several numbers for each column are held
+            if hasattr(self.estimator, "_memory"):  # before arrays as long as the rows are allocated
                 self.estimator._validate_params()
                 check_fit(self.estimator, source, weights is not None)
             self.mean_, self.scale_ = scales_of(source, weights, getattr(self.estimator, "n_threads", None))
@@ -133,24 +142,24 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return self
 
     def scaled(self, X: Any) -> FileSource:
-        """Rows as the estimator gets to see them: what it takes in their place."""
+        """Return the scaled rows of X, which `estimator_` accepts in place of X."""
         check_is_fitted(self, list(self._required_attributes))
         check_fitted_state(self, *self._required_attributes, "dtype_")
         source = check_rows(self, X, reset=False)
-        fitted = vars(self).get("dtype_")  # not that of the centres, which may be finer than the rows
-        if fitted is None:  # a model of an earlier version
+        fitted = vars(self).get("dtype_")  # not the dtype of the centroids, which may be wider
+        if fitted is None:  # model of an earlier version
             fitted = working_dtype(getattr(self.estimator_, "cluster_centers_", np.empty(0, np.float32)).dtype)
-        dtype = np.promote_types(working_dtype(source.dtype), fitted)  # rows of a fit in float64 stay so
+        dtype = np.promote_types(working_dtype(source.dtype), fitted)  # never narrower than in the fit
         return scaled(source, np.stack([self.mean_, self.scale_]), dtype)
 
     @lazy_on_dask
     def predict(self, X: Any) -> Array:
-        """The cluster of each row.
+        """Predict the cluster of each row.
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
-            Rows with the columns of the fit, as they are.
+            Unscaled rows with the columns of the fit.
 
         Returns
         -------
@@ -160,17 +169,17 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return np.asarray(self.estimator_.predict(X))
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit, then give `labels_`. The arguments are those of `fit`."""
+        """Fit and return `labels_`. The arguments are those of `fit`."""
         return np.asarray(self.fit(X, sample_weight=sample_weight).labels_)
 
     @lazy_on_dask
     def transform(self, X: Any) -> Array:
-        """What the estimator makes of the scaled rows: for most, distances from all centres.
+        """Transform the scaled rows with the estimator: for most estimators, to distances from all centroids.
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
-            Rows with the columns of the fit, as they are.
+            Unscaled rows with the columns of the fit.
 
         Returns
         -------
@@ -180,20 +189,20 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return np.asarray(self.estimator_.transform(X))
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit, then `transform` the same rows. The arguments are those of `fit`."""
+        """Fit and return `transform` of the same rows. The arguments are those of `fit`."""
         return np.asarray(self.fit(X, sample_weight=sample_weight).transform(X))
 
     @available_if(lambda self: hasattr(self.estimator, "score"))
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The estimator's score of the scaled rows: for most, minus their energy.
+        """Return the score of the scaled rows: for most estimators, their negative inertia.
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
-            Rows with the columns of the fit, as they are.
+            Unscaled rows with the columns of the fit.
         y : ignored
         sample_weight : array of shape (n_samples,), float or None, default=None
-            How much each row counts; None for 1 each.
+            Weight of each row; None for weight 1.
 
         Returns
         -------
@@ -203,9 +212,9 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return float(self.estimator_.score(X, sample_weight=sample_weight))
 
     def __getattr__(self, name: str) -> Any:
-        """What the estimator has learned."""
+        """Return a fitted attribute of the estimator."""
         fitted = vars(self).get("estimator_")
-        missing = object()  # asked for once: to look twice at each level would take 2^levels if they are nested
+        missing = object()  # one lookup per level: two would take 2^levels for nested models
         found = missing if fitted is None or not name.endswith("_") or name.startswith("_") else getattr(fitted, name, missing)
         if found is missing:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -213,7 +222,7 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             return found
         C = np.asarray(found)
         if C.dtype.kind != "f" or C.shape[1] != len(self.mean_):
-            raise AttributeError(f"The centres of {type(fitted).__name__} have no place among the rows: see estimator_.")
+            raise AttributeError(f"The centroids of {type(fitted).__name__} are not in the space of X: see estimator_.")
         return (C * self.scale_ + self.mean_).astype(C.dtype)
 
     @property

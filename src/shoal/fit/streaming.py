@@ -1,4 +1,4 @@
-"""`partial_fit`: rows that come chunk by chunk and are gone again, for methods whose centres are running means."""
+"""`partial_fit` for methods whose centroids are running means of the rows."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from ..data.types import Array, warn
 from ..execution.threads import on_threads
 from . import streaming_means as running
 from .base import BaseCentroidClusterer
-from .centroid_model import UNIT, near_block, near_rows, restore_on_error
+from .centroid_model import UNIT_TOLERANCE, near_block, near_rows, restore_on_error
 from .finalize import published_centers
 from .partition import energy_block, weight_sums_of
 from .random_streams import resolve_seed
 from .schema import Parts, Spec, check_fitted_state, doubles, floats
 from .streaming_means import Means
 
-LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of models that are taking in a chunk, or have done so
-GUARD = Lock()
+LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # one lock per model, held during `partial_fit`
+LOCKS_GUARD = Lock()
 
 
 def lock_of(model: Any) -> Any:
-    """Chunks of several threads move a model one after the other: none of them is lost. (A model may be copied, a lock not.)"""
-    with GUARD:
+    """Return the lock that serializes `partial_fit` of a model. Models are copied and pickled, so they do not hold it."""
+    with LOCKS_GUARD:
         return LOCKS.setdefault(model, RLock())
 
 
 def _forget_locks() -> None:
-    """In a new process nobody holds one, whatever threads of the old one did."""
-    global GUARD
-    GUARD = Lock()
+    """Drop all locks in a forked child: threads that held them do not exist there."""
+    global LOCKS_GUARD
+    LOCKS_GUARD = Lock()
     LOCKS.clear()
 
 
@@ -47,54 +47,55 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_locks)
 
 
-class Stream(NamedTuple):
-    """All that is kept of the rows that have gone by."""
+class StreamState(NamedTuple):
+    """State of the running means between two chunks."""
 
-    centers: Array  # (k, d) float64, as the user knows them
-    weight_sums: Array  # (k) float64: what they weigh
-    lengths: Array  # (k) float64: of the means whose directions they are; else 1
-    published: Array  # (k, d): what the user was given
+    centers: Array  # (k, d) float64, in the units of X
+    weight_sums: Array  # (k) float64: sum of the weights of the rows so far
+    lengths: Array  # (k) float64: lengths of the means if the centroids are directions; else 1
+    published: Array  # (k, d): `cluster_centers_` after the last chunk, to detect changes by the user
 
 
 def _label_block(start: int, raw: Any, labels: Array, weights: Array, rows: Rows, centers: Centers) -> float:
+    """Write the labels of a block of new rows and return its weighted energy."""
     block, centers = near_block(start, raw, rows, centers)
     labels[:] = block.nearest(centers)
     return energy_block(block, weights, labels, centers)
 
 
 def _fallback_block(start: int, raw: Any, rows: Rows) -> int:
-    """Which of the frames to fall back on a block takes."""
+    """Return the index of the first fallback frame that represents a block exactly."""
     return near_rows(start, raw, fallbacks(rows))[0]
 
 
 class BaseStreamingClusterer(BaseCentroidClusterer):
-    """Center movers that also take rows chunk by chunk."""
+    """Base class of estimators with `partial_fit`."""
 
-    _stream: Stream
+    _stream: StreamState
 
     @abstractmethod
     def _take_in(self, rows: Rows, means: Means) -> None:
-        """Let a chunk of rows, in their order, move the means."""
+        """Update the means with a chunk of rows, in their order."""
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Take in one more chunk of rows. If that fails, the model stays what it was.
+        """Update the centroids with one more chunk of rows. On error, the model remains unchanged.
 
-        The first chunk places the centres as `init` says; later ones, and those after a `fit`, move them on. A centre that
-        no row has come to stays where it is. One start,
-        no `tol`, `time_budget` or `callback`; `history_` and `stop_reason_` stay those of the last `fit`.
+        The first chunk initializes the centroids by `init`; later chunks, and chunks after a `fit`, update them. A centroid
+        without rows does not move. There is one start, and `tol`, `time_budget` and `callback` are ignored; `history_` and
+        `stop_reason_` remain those of the last `fit`.
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
-            Real numbers, finite: at least `n_clusters` rows in the first chunk, one in later ones.
+            Finite real numbers: at least `n_clusters` rows in the first chunk, at least one in later chunks.
         y : ignored
         sample_weight : array of shape (n_samples,), float or None, default=None
-            How much each row counts; None for 1 each.
+            Weight of each row; None for weight 1.
 
         Returns
         -------
         self
-            `labels_` and `inertia_` are of this chunk, `n_iter_` counts one more.
+            `labels_` and `inertia_` are those of this chunk; `n_iter_` increases by one.
         """
         self._validate_params()
         with lock_of(self), restore_on_error(self):
@@ -117,7 +118,7 @@ class BaseStreamingClusterer(BaseCentroidClusterer):
         return self
 
     def _check_stream(self) -> None:
-        """Whether parameters and attributes are still those of the chunks before."""
+        """Raise if parameters or attributes were changed since the last chunk."""
         k = check_fitted_state(self, "n_features_in_", "_stream")["k"]
         found = {"n_clusters": self.n_clusters, "the number of cluster_centers_": len(np.atleast_1d(self.cluster_centers_))}
         for name, value in found.items():
@@ -125,28 +126,30 @@ class BaseStreamingClusterer(BaseCentroidClusterer):
                 raise ValueError(f"{name} is {value}, but was {k} for the chunks before: set it back, or fit again.")
 
     def _fitted_schema(self) -> dict[str, Spec]:
-        lengths = doubles("k", low=0, high=1 + UNIT)
+        lengths = doubles("k", low=0, high=1 + UNIT_TOLERANCE)
         parts = {
             "centers": doubles("k", "d"),
             "weight_sums": doubles("k", low=0),
             "lengths": lengths,
             "published": floats("k", "d"),
         }
-        return {**super()._fitted_schema(), "_stream": Parts(Stream, parts)}
+        return {**super()._fitted_schema(), "_stream": Parts(StreamState, parts)}
 
     def _next_chunk(self, rows: Rows) -> None:
-        # float64 for rows far out of the range of those before, without a shift where that rounds any
+        """Update the centroids with a chunk that is not the first."""
+        # rows far outside the range of earlier chunks need float64, or no shift
         rows = fallbacks(rows)[max(rows.map_raw_blocks(_fallback_block, rows))]
         C, weight_sums, lengths, published = self._stream
-        if not np.array_equal(self.cluster_centers_, published):  # the user has put them elsewhere
+        if not np.array_equal(self.cluster_centers_, published):  # changed by the user
             C, lengths = self._checked_centers(), np.ones(len(C))
         self._finish_chunk(rows, running.initial_means(rows, rows.frame.into(C, np.dtype(np.float64)), weight_sums, lengths))
 
     def _finish_chunk(self, rows: Rows, means: Means) -> None:
+        """Update the means with a chunk and set the fitted attributes."""
         self._take_in(rows, means)
         self.cluster_centers_ = published_centers(rows, means.centers)
         exact = rows.frame.out_of(means.centers, np.dtype(np.float64))
-        self._stream = Stream(exact, means.weight_sums, means.lengths, self.cluster_centers_.copy())
+        self._stream = StreamState(exact, means.weight_sums, means.lengths, self.cluster_centers_.copy())
         self.labels_ = np.empty(len(rows), np.int32)
         centers = rows.prepare(rows.frame.into(self.cluster_centers_, rows.dtype))
         per_row = (self.labels_, rows.weights)
@@ -155,9 +158,10 @@ class BaseStreamingClusterer(BaseCentroidClusterer):
         self._record_parameters()
 
     def _remember(self, rows: Rows) -> None:
+        """Store the running means, so that `partial_fit` continues after a fit."""
         C = self.cluster_centers_
         weight_sums, lengths = weight_sums_of(self.labels_, rows.weights, len(C)), np.ones(len(C))
         if rows.frame.unit:
             sums = running.assign_and_sum(rows, rows.frame.into(C, rows.dtype), self.labels_.copy()).sums
             lengths = np.linalg.norm(sums, axis=1) / np.where(weight_sums > 0, weight_sums, 1)
-        self._stream = Stream(C.astype(np.float64), weight_sums, lengths, C.copy())
+        self._stream = StreamState(C.astype(np.float64), weight_sums, lengths, C.copy())

@@ -107,7 +107,7 @@ class Checkpoint(Scoped):
             f"{self.path}: belongs to another fit, where {name} was different: restore it, or use another file."
         )
 
-    def told(self) -> str:
+    def describe(self) -> str:
         if not self.path.exists():
             return f"No checkpoint was written to {self.path} yet: start the fit again."
         return f"{self.path} holds the state of the fit: run the fit again with that file to resume it."
@@ -119,7 +119,7 @@ class Checkpoint(Scoped):
         writer = Writer()
         content = writer.encode(progress, "fit")
         write(self.path, "checkpoint", [self._about, content], writer.arrays)
-        self._bare = not progress.pages
+        self._bare = not progress.sections
         now = time.monotonic()
         self._next = now + max(self.every, (now - write_start) / SHARE)
         if self._asked:

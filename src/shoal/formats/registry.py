@@ -55,7 +55,7 @@ CLASSES = {  # tag -> where the class is
     "spherical_mixture.info": "shoal.kmeans.mixture:MixtureInfo",
     "spherical_mixture.state": "shoal.kmeans.mixture:MixtureState",
     "standardized": "shoal.fit.standardized:Standardized",
-    "stream": "shoal.fit.streaming:Stream",
+    "stream": "shoal.fit.streaming:StreamState",
     "streaming_means.dense": "shoal.fit.streaming_means:DenseMeans",
     "streaming_means.sparse": "shoal.fit.streaming_means:SparseMeans",
     "variance_reduced_kmeans": "shoal.kmeans.variance_reduced:VarianceReducedKMeans",

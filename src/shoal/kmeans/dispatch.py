@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..data.rows import Rows
-from ..execution.memory import UNLIMITED, MemoryPlan
+from ..execution.memory_limit import UNLIMITED, MemoryPlan
 from ..fit import partition
 from ..fit.partition import Assign, Partition, StepStats
 from . import bounded, lloyd, projected

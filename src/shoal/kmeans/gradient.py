@@ -20,7 +20,7 @@ from ..data.rows import Rows
 from ..data.types import Array
 from ..fit import streaming_means as running
 from ..fit.base import BaseCentroidClusterer
-from ..fit.centroid_model import NEAR
+from ..fit.centroid_model import MAX_COORDINATE
 from ..fit.context import FitContext
 from ..fit.parameters import keep
 from ..fit.partition import Partition, PartitionInfo, StepStats
@@ -88,7 +88,7 @@ class GradientSolver(Solver):
         else:
             ids = shuffled(self.rows, self.keys, generator(self.seed, state.start, state.epochs + 1))
             new, info = online_step(self.rows, state, ids, self.unit)
-        if not np.abs(new.centers).max() < NEAR[self.rows.dtype]:
+        if not np.abs(new.centers).max() < MAX_COORDINATE[self.rows.dtype]:
             raise ValueError(
                 f"learning_rate={self.learning_rate} drives the centres away from the rows (epoch {new.epochs}): "
                 f"give less, for instance {self.k / float(self.rows.weights.sum()):.1g}, or None."

@@ -197,8 +197,8 @@ class Further:
         """Return the state of the last fit, without its stop reason and its final clusters."""
         if self.progress is None:
             return None
-        pages = {**self.progress.pages, "eigenvectors": self.progress.pages["eigenvectors"]._replace(reason="")}
-        return self.progress._replace(pages={name: found for name, found in pages.items() if name != "clusters"})
+        sections = {**self.progress.sections, "eigenvectors": self.progress.sections["eigenvectors"]._replace(reason="")}
+        return self.progress._replace(sections={name: found for name, found in sections.items() if name != "clusters"})
 
     def offer(self, progress: FitProgress) -> None:
         """Store the state of the fit."""
@@ -208,7 +208,7 @@ class Further:
         """Raise, as all fits of an experiment have the same parameters."""
         raise AssertionError(f"a longer fit differs from the shorter one in {name}")
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return an empty description, as no file is written."""
         return ""
 
