@@ -11,18 +11,18 @@ from ..data.types import Array
 from ..fit.environment import FitEnvironment
 from ..metrics import energy
 
-APART = 1.1  # ratio of the times of two successive records, so that long fits are recorded at a constant relative rate
+MIN_TIME_RATIO = 1.1  # ratio of the times of successive records, so that long fits do not fill the memory
 
 
-class Trail(NamedTuple):
+class Trajectory(NamedTuple):
     """Centroids after some steps of a fit, including the last."""
 
     seconds: Array  # (t): since the start of the first step
     steps: Array  # (t)
     centers: list[Array]
 
-    def without_bounds(self) -> Trail:
-        """Return the trail without its centroids, which would exceed the memory for 20 seeds of wide sparse rows."""
+    def without_centers(self) -> Trajectory:
+        """Return the trajectory without its centroids, which would exceed the memory for 20 seeds of wide sparse rows."""
         return self._replace(centers=[])
 
     def energies(self, X: Any) -> Array:
@@ -30,29 +30,29 @@ class Trail(NamedTuple):
         return np.array([energy(X, C) / X.shape[0] for C in self.centers])
 
 
-class _Recorder:
-    """Observer of a fit that records its centroids after every step, or at times that grow by the factor `apart`."""
+class _TrajectoryRecorder:
+    """Observer of a fit that records its centroids after every step, or at times that grow by the factor `time_ratio`."""
 
-    def __init__(self, every: bool, apart: float) -> None:
-        self.every, self.apart, self.next = every, apart, 0.0
+    def __init__(self, every: bool, time_ratio: float) -> None:
+        self.every, self.time_ratio, self.next = every, time_ratio, 0.0
         self.seen: list[tuple[float, int, Array]] = []
 
     def __call__(self, record: dict[str, Any], state: Any) -> None:
         """Record the centroids if the next record is due."""
         if self.every or record["seconds"] >= self.next:
-            self.next = self.apart * record["seconds"]
+            self.next = self.time_ratio * record["seconds"]
             self.seen.append((record["seconds"], record["step"], state.centers.copy()))
 
 
-def record_trail(model: Any, X: Any, every: bool = False, apart: float = APART) -> Trail:
-    """Fit the model and return its centroids after every step, or at times that grow by the factor `apart`."""
-    recorder = _Recorder(every, apart)
+def record_trajectory(model: Any, X: Any, every: bool = False, time_ratio: float = MIN_TIME_RATIO) -> Trajectory:
+    """Fit the model and return its centroids after every step, or at times that grow by the factor `time_ratio`."""
+    recorder = _TrajectoryRecorder(every, time_ratio)
     model._fit(X, None, FitEnvironment.current(None, X)._replace(observers=(recorder,)))
     last = model.history_[-1]
     seen = [(s, t, model._frame.out_of(C, np.dtype(np.float64))) for s, t, C in recorder.seen if t < last["step"]]
     seen.append((last["seconds"], last["step"], model.cluster_centers_))
     seconds, steps, centers = zip(*seen, strict=True)
-    return Trail(np.array(seconds), np.array(steps), list(centers))
+    return Trajectory(np.array(seconds), np.array(steps), list(centers))
 
 
 def at(times: Array, seconds: Array, values: Array) -> Array:
