@@ -292,10 +292,9 @@ def compressed(X, W, C, batches, alpha, nu, eta):
     return W, C, history[1:]
 
 
-def affinity(X, sigma, root=False, Y=None):
-    """Return exp(-|x - y|^2 / sigma^2), or with |x - y|; sigma^2 may be a product of local scales. The diagonal is zero."""
-    far = distances(X, X if Y is None else Y)
-    A = np.exp(-(np.sqrt(far) if root else far) / np.asarray(sigma) ** 2)
+def affinity(X, sigma, Y=None):
+    """Return exp(-|x - y|^2 / sigma^2); sigma^2 may be a product of local scales. The diagonal is zero."""
+    A = np.exp(-distances(X, X if Y is None else Y) / np.asarray(sigma) ** 2)
     return A if Y is not None else A * (1 - np.eye(len(X)))
 
 

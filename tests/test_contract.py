@@ -26,8 +26,7 @@ VARIANTS = {
     "init": ("k-means||", "afk-mc2", "random"),
     "mode": ("online",),
     "then": ("batch",),
-    "affinity": ("rbf-norm", "self-tuning"),
-    "batch": ("drawn",),
+    "affinity": ("self-tuning",),
 }
 
 

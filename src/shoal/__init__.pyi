@@ -3,7 +3,6 @@ from . import datasets as datasets
 from . import exceptions as exceptions
 from . import metrics as metrics
 from . import report as report
-from . import spectral as spectral
 from ._cluster import cluster as cluster
 from .binary.binary_kmeans import BinaryKMeans as BinaryKMeans
 from .binary.compressed import CompressedKMeans as CompressedKMeans

@@ -1,4 +1,4 @@
-"""`ExactSpectral`, `PowerSpectral`, `NystromSpectral` and `LandmarkSpectral`: the oracles' eigenvectors."""
+"""`ExactSpectral`, `PowerSpectral`, `NystromSpectral` and `LandmarkSpectral` compute the eigenvectors of their oracles."""
 
 import tracemalloc
 import warnings
@@ -14,10 +14,10 @@ from shoal import ExactSpectral, LandmarkSpectral, MiniBatchSpectral, NystromSpe
 from shoal.data.rows import Rows
 from shoal.execution.threads import on_threads
 from shoal.fit.input import check_rows
-from shoal.fit.random_streams import generator
+from shoal.fit.random_streams import Stream, generator
 from shoal.spectral import affinity, lanczos, tiles
-from shoal.spectral import affinity_factory as kinds
-from shoal.spectral.neighbors import approximate
+from shoal.spectral.affinity_factory import AffinityParameters, make_kernel_affinity
+from shoal.spectral.neighbors import approximate_neighbors
 from shoal.spectral.nystrom import nystrom
 from tests import naive
 from tests.strategies import blobs
@@ -35,7 +35,7 @@ class TestExact:
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("store", [True, False])
     @pytest.mark.parametrize("k", [1, 4, 100, 300])
-    def test_is_the_oracle(self, layout, dtype, store, k):
+    def test_equals_the_oracle(self, layout, dtype, store, k):
         model = ExactSpectral(k, sigma=SIGMA, store=store, random_state=0).fit(layout(X.astype(dtype)))
         U, values = naive.leading(L, k)
         np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-5)
@@ -45,10 +45,9 @@ class TestExact:
             assert naive.sines(U, W).max() < 1e-3
         assert model.history_[0]["objective"] == pytest.approx(-values.sum() / 2, abs=1e-3)
 
-    @pytest.mark.parametrize("kind", ["rbf", "rbf-norm"])
-    def test_new_rows_lie_where_they_would(self, kind):
-        """The extension of an eigenvector to the fit's own rows is the eigenvector, but for the diagonal."""
-        model = ExactSpectral(3, sigma=SIGMA, affinity=kind, random_state=0).fit(X)
+    def test_embedding_of_new_rows(self):
+        """Up to the diagonal, the extension of an eigenvector to the rows of the fit is the eigenvector."""
+        model = ExactSpectral(3, sigma=SIGMA, random_state=0).fit(X)
         moved = model.transform(X + 1e-7)
         np.testing.assert_allclose(moved[:, :2], model.embedding_[:, :2], atol=0.02)
         assert (model.predict(X + 1e-7) == model.labels_).mean() > 0.98
@@ -59,7 +58,7 @@ class TestExact:
         np.testing.assert_allclose(model.transform(A), model.embedding_, atol=1e-8)
         np.testing.assert_array_equal(model.predict(sparse.csr_array(A)), model.labels_)
 
-    def test_a_graph_of_neighbours(self):
+    def test_neighbor_graph(self):
         model = ExactSpectral(4, affinity="knn", n_neighbors=12, random_state=0).fit(X)
         who = naive.neighbors(X, 12)
         A = np.zeros((300, 300))
@@ -69,19 +68,19 @@ class TestExact:
         assert naive.sines(U, model.embedding_).max() < 1e-5
         assert (model.predict(X + 1e-6) == model.labels_).mean() > 0.95
 
-    @pytest.mark.filterwarnings("ignore")  # what it misses may cut the graph; and it has warnings of its own
-    def test_neighbours_by_pynndescent(self):
-        """It compiles for a minute. Nearly all neighbours are the exact ones."""
+    @pytest.mark.filterwarnings("ignore")  # missed neighbors may disconnect the graph, and pynndescent issues warnings
+    def test_neighbors_by_pynndescent(self):
+        """Nearly all neighbors are the exact ones. The package compiles for a minute."""
         pytest.importorskip("pynndescent")
         with on_threads(Rows.of(check_rows(None, X, reset=False))) as rows:
-            who = approximate(rows, 12, 0)
+            who = approximate_neighbors(rows, 12, 0)
         exact = naive.neighbors(X, 12)
         assert who.shape == (300, 12)
         assert not (who == np.arange(300)[:, None]).any()
         assert np.mean([len(set(a) & set(b)) / 12 for a, b in zip(who, exact, strict=True)]) > 0.9
         assert np.isfinite(ExactSpectral(4, affinity="knn", neighbors="pynndescent", random_state=0).fit(X).embedding_).all()
 
-    def test_rings_are_no_blobs(self):
+    def test_rings(self):
         angles = np.linspace(0, 2 * np.pi, 300, endpoint=False)
         rings = np.concatenate([r * np.column_stack([np.cos(angles), np.sin(angles)]) for r in (1, 3, 6)])
         model = ExactSpectral(3, affinity="self-tuning", random_state=0).fit(
@@ -94,8 +93,8 @@ class TestExact:
 class TestPower:
     @LAYOUTS
     @pytest.mark.parametrize("powers", [1, 3])
-    def test_is_the_oracle(self, layout, powers):
-        start = np.linalg.qr(generator(0, 1 << 43).standard_normal((300, 4)))[0]
+    def test_equals_the_oracle(self, layout, powers):
+        start = np.linalg.qr(generator(0, Stream.INITIAL_SUBSPACE).standard_normal((300, 4)))[0]
         U, c = start, 0.0
         for _ in range(powers):
             c = max(c, -np.linalg.eigvalsh(U.T @ L @ U)[0])
@@ -117,7 +116,7 @@ class TestPower:
 
 class TestNegativeEigenvalues:
     def test_power(self):
-        """Two clusters of two sides each, whose rows are like those of the other side: 1, 0.68 and, twice, -0.76."""
+        """Two clusters of two sides each, with affinities across the sides: eigenvalues 1, 0.68 and, twice, -0.76."""
         side, sides = np.array([[0.05, 1], [1, 0.05]]), np.full((2, 2), 0.1)
         A = np.kron(np.block([[side, sides], [sides, side]]), np.ones((20, 20)))
         model = PowerSpectral(2, affinity="precomputed", max_iter=200, tol=1e-6, random_state=0).fit(A)
@@ -130,7 +129,7 @@ class TestNegativeEigenvalues:
     @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
     @pytest.mark.parametrize("cls", [ExactSpectral, PowerSpectral])
     def test_are_not_extended(self, cls):
-        """A row is like its twin alone: the eigenvalues are 1 and -1."""
+        """Each row has an affinity to one other row only: the eigenvalues are 1 and -1."""
         A = np.kron(np.eye(3), [[0, 1], [1, 0]]) + 1e-3 * (1 - np.eye(6))
         with pytest.warns(ConvergenceWarning, match=r"Only 3 of the n_clusters=6 leading.*fewer clusters"):
             model = cls(6, affinity="precomputed", random_state=0, **({} if cls is ExactSpectral else {"tol": 0})).fit(A)
@@ -142,15 +141,15 @@ class TestNegativeEigenvalues:
 class TestHardForArpack:
     @pytest.mark.parametrize("options", [{"sigma": 0.1}, {"affinity": "self-tuning", "n_neighbors": 1}], ids=["rbf", "self"])
     @pytest.mark.filterwarnings("ignore::UserWarning")
-    def test_eigenvalues_next_to_each_other(self, options):
+    def test_close_eigenvalues(self, options):
         rows = np.random.default_rng(0).normal(size=(600, 2))
         model = ExactSpectral(4, random_state=0, n_init=1, **options).fit(rows)
         assert 0.999 < model.eigenvalues_.min() <= model.eigenvalues_.max() < 1 + 1e-6
-        assert model.history_[0]["columns"] < 600 * 30_000  # products; it can do with a whole matrix
+        assert model.history_[0]["columns"] < 600 * 30_000  # the full matrix is used instead
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_equal_eigenvalues_are_all_found(self, dtype):
-        """Five pieces: ARPACK alone misses one of them for every other seed, and the clusters are wrong."""
+        """Of five components, ARPACK alone misses one for every other seed, and the clusters are wrong."""
         y = np.arange(600) % 5
         for seed in range(6):
             rows = (np.random.default_rng(seed).normal(size=(600, 3)) + 40 * y[:, None]).astype(dtype)
@@ -161,24 +160,24 @@ class TestHardForArpack:
             assert adjusted_rand_score(y, model.labels_) == 1
 
     @pytest.mark.filterwarnings("ignore::UserWarning")
-    def test_where_lapack_fails_to_find_some_of_them(self, monkeypatch):
-        def some_fail(A, subset_by_index=None, **options):
+    def test_lapack_fails_to_compute_a_subset(self, monkeypatch):
+        def fail_for_subsets(A, subset_by_index=None, **options):
             if subset_by_index is not None:
                 raise np.linalg.LinAlgError("Internal Error.")
             return eigh(A, **options)
 
         rows = np.random.default_rng(0).normal(size=(60, 2))
         one = ExactSpectral(3, random_state=0).fit(rows)
-        monkeypatch.setattr("shoal.spectral.lanczos.eigh", some_fail)
+        monkeypatch.setattr("shoal.spectral.lanczos.eigh", fail_for_subsets)
         other = ExactSpectral(3, random_state=0).fit(rows)
         np.testing.assert_allclose(other.eigenvalues_, one.eigenvalues_)
         np.testing.assert_array_equal(other.labels_, one.labels_)
 
     @pytest.mark.filterwarnings("ignore::UserWarning")
-    def test_no_way_to_tell_them_apart(self, monkeypatch):
-        monkeypatch.setattr("shoal.spectral.lanczos.MEDIUM", 0)
+    def test_no_convergence(self, monkeypatch):
+        monkeypatch.setattr("shoal.spectral.lanczos.MAX_FALLBACK_ROWS", 0)
         monkeypatch.setitem(lanczos.RESTARTS, False, 1)
-        with pytest.raises(ValueError, match=r"n_clusters=4 leading eigenvalues lie too close.*PowerSpectral"):
+        with pytest.raises(ValueError, match=r"n_clusters=4 leading eigenvalues are too close.*PowerSpectral"):
             ExactSpectral(4, sigma=0.1, random_state=0).fit(np.random.default_rng(0).normal(size=(600, 2)))
 
 
@@ -188,7 +187,7 @@ def test_a_graph_stays_sparse(monkeypatch):
 
 
 def _reached(start):
-    """All that an object holds on to."""
+    """Return all objects that an object refers to."""
     seen, todo = {}, [start]
     while todo:
         one = todo.pop()
@@ -206,9 +205,9 @@ def test_a_fitted_basis_does_not_keep_all_rows():
 class TestNystrom:
     @LAYOUTS
     @pytest.mark.parametrize("m", [20, 80, 300])
-    def test_is_the_oracle(self, layout, m):
+    def test_equals_the_oracle(self, layout, m):
         model = NystromSpectral(4, sigma=SIGMA, n_samples=m, random_state=0).fit(layout(X))
-        ids = np.sort(generator(0, 1 << 44).choice(300, m, replace=False))
+        ids = np.sort(generator(0, Stream.NYSTROM_SAMPLE).choice(300, m, replace=False))
         U, values = naive.nystrom(naive.affinity(X, SIGMA) + np.eye(300), ids, 4)
         np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-5)
         W = model.embedding_
@@ -221,11 +220,11 @@ class TestNystrom:
     @LAYOUTS
     @pytest.mark.parametrize("m", [80, 300])
     @pytest.mark.parametrize("n_neighbors", [1, 2, 7])
-    def test_on_local_scales_is_the_oracle(self, layout, m, n_neighbors):
-        """Local scales may make a matrix with negative eigenvalues, which are left out."""
+    def test_self_tuning_equals_the_oracle(self, layout, m, n_neighbors):
+        """Local scales may give negative eigenvalues, which are left out."""
         far = np.sqrt(np.sort(naive.distances(X, X), axis=1)[:, n_neighbors])
         K = naive.affinity(X, np.sqrt(np.outer(far, far))) + np.eye(300)
-        ids = np.sort(generator(0, 1 << 44).choice(300, m, replace=False))
+        ids = np.sort(generator(0, Stream.NYSTROM_SAMPLE).choice(300, m, replace=False))
         values, V = np.linalg.eigh(K[np.ix_(ids, ids)])
         C = K[:, ids] @ V[:, values > 1e-10 * values[-1]]
         L = naive.laplacian(C / values[values > 1e-10 * values[-1]] @ C.T)
@@ -234,17 +233,17 @@ class TestNystrom:
         np.testing.assert_allclose(model.eigenvalues_, expected, atol=1e-5)
         assert naive.sines(U, model.embedding_).max() < 1e-3
 
-    def test_new_rows_lie_where_they_would(self):
+    def test_embedding_of_new_rows(self):
         model = NystromSpectral(4, sigma=SIGMA, n_samples=50, random_state=0).fit(X)
         np.testing.assert_allclose(model.transform(X + 1e-9), model.embedding_, atol=1e-5)
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_of_wide_sparse_rows(self, dtype, monkeypatch):
-        """They stay sparse, and nothing else changes."""
+        """They stay sparse, with the same result."""
         rows = sparse.csr_array(X.astype(dtype))
         dense = NystromSpectral(4, n_samples=100, random_state=0).fit(rows)
-        monkeypatch.setattr(affinity, "COLUMN_NUMBERS", 64)
-        monkeypatch.setattr(tiles, "SIDE", 16)
+        monkeypatch.setattr(affinity, "MAX_COLUMN_VALUES", 64)
+        monkeypatch.setattr(tiles, "MAX_BLOCK_ROWS", 16)
         wide = NystromSpectral(4, n_samples=100, random_state=0).fit(rows)
         np.testing.assert_allclose(wide.eigenvalues_, dense.eigenvalues_, atol=1e-5)
         assert naive.sines(dense.embedding_.astype(float), wide.embedding_.astype(float)).max() < 1e-2
@@ -254,8 +253,8 @@ class TestNystrom:
         rows = sparse.random_array((400, 100_000), density=1e-4, rng=0, format="csr")
         with on_threads(Rows.of(check_rows(None, rows, reset=False)), 1) as opened:
             tracemalloc.start()
-            found, _ = kinds.kernel(opened, kinds.Choice("rbf", None, None, "exact"), 3, 0)
-            nystrom(opened, found.u, found.part(np.arange(0, 400, 2)), 3)
+            found, _ = make_kernel_affinity(opened, AffinityParameters("rbf"), 3, 0)
+            nystrom(opened, found.inverse_scales, found.subset(np.arange(0, 400, 2)), 3)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         assert peak < 50e6  # 200 rows would be 160 MB
@@ -268,7 +267,7 @@ class TestNystrom:
 class TestLandmarks:
     @LAYOUTS
     @pytest.mark.parametrize(("nearest", "sigma"), [(1, 3.0), (3, 3.0), (20, 3.0), (3, None), (20, None)])
-    def test_is_the_oracle(self, layout, nearest, sigma):
+    def test_equals_the_oracle(self, layout, nearest, sigma):
         model = LandmarkSpectral(4, n_landmarks=20, n_nearest=nearest, sigma=sigma, random_state=0).fit(layout(X))
         C = model.extension_.map.landmarks.source.X
         U, values = naive.landmark_spectral(X, C, nearest, sigma, 4)
@@ -277,7 +276,7 @@ class TestLandmarks:
         if nearest > 1:
             assert naive.sines(U, model.embedding_).max() < 1e-5
 
-    def test_new_rows_lie_where_they_would(self):
+    def test_embedding_of_new_rows(self):
         model = LandmarkSpectral(4, n_landmarks=20, random_state=0).fit(X)
         np.testing.assert_allclose(model.transform(X + 1e-9), model.embedding_, atol=1e-6)
 
@@ -285,8 +284,8 @@ class TestLandmarks:
         rows, y = blobs(600, 4, 5)
         assert adjusted_rand_score(y, LandmarkSpectral(5, n_landmarks=50, random_state=0).fit_predict(rows)) == 1
 
-    def test_rows_that_lie_apart_are_no_clusters(self):
-        """One sigma for all leaves each of them to its own landmark."""
+    def test_outliers_are_no_clusters(self):
+        """With a common sigma, an outlier has the weight of one landmark only."""
         rows = np.random.default_rng(0).standard_t(1.5, (2000, 3))
         alone = LandmarkSpectral(4, n_landmarks=200, sigma=1.0, random_state=0).fit(rows)
         assert np.bincount(alone.labels_).min() == 1

@@ -49,7 +49,6 @@ class CheckpointSession:
     def __init__(self, store: CheckpointStore | None, progress: FitProgress, source: Source) -> None:
         self.store, self.source = store, source
         self.seed, self.sections = progress
-        self.inner: Callable[[str], Any] | None = None  # environment of a fit inside a spectral one, by its stage
 
     def save(self, section: str, found: Any) -> None:
         """Offer the store a new value of a section."""

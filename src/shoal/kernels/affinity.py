@@ -36,19 +36,16 @@ def fall_off(
     norms2,  # IN (m): |x|^2
     u,  # IN (m): inverse scales of the rows
     v,  # IN (c): inverse scales of the columns
-    root,  # IN bool: use the distance instead of its square
 ):
-    """Replace scores by affinities exp(-|x - y|^2 u v), or exp(-|x - y| u v) if `root`."""
+    """Replace scores by affinities exp(-|x - y|^2 u v)."""
     zero = S.dtype.type(0)
     for i in range(S.shape[0]):
         for j in range(S.shape[1]):
-            distance = max(S[i, j] + norms2[i], zero)
-            if root:
-                distance = math.sqrt(distance)
+            distance2 = max(S[i, j] + norms2[i], zero)
             if S.itemsize == 4:
-                S[i, j] = _exp32(np.float32(-distance * u[i] * v[j]))
+                S[i, j] = _exp32(np.float32(-distance2 * u[i] * v[j]))
             else:
-                S[i, j] = math.exp(-distance * u[i] * v[j])
+                S[i, j] = math.exp(-distance2 * u[i] * v[j])
 
 
 @kernel

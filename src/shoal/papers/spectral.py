@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,14 +17,18 @@ from sklearn.base import clone
 from ..data.types import Array
 from ..fit.checkpoint import FitProgress
 from ..fit.environment import FitEnvironment
+from ..fit.random_streams import Stream, generator
+from ..kmeans.kmeans import KMeans
 from ..metrics import normalized_mutual_info_score
 from ..report.draw import Line
 from ..spectral.exact import ExactSpectral
-from ..spectral.minibatch import MiniBatchSpectral, sample_size
+from ..spectral.manifold import random_point, retract
+from ..spectral.minibatch import DEGREE_COLUMNS, MAX_ROWS_FOR_EXACT_DEGREES, MiniBatchSpectral, sample_size
 from ..spectral.nystrom import NystromSpectral
 from ..spectral.power import PowerSpectral
 from .claims import Check, Claim
 from .data import LEAST, Rows
+from .minibatch_spectral import laplacian_by_columns, mini_batch_spectral, shuffled_vectors, step_cost
 from .run import Experiment, Finding, Paper, Run, Shown
 from .show import averaged, chart, grid
 
@@ -33,10 +38,9 @@ SAMPLES = (10, 50, 100, 500, 1000)
 BATCHES = (50, 100, 500)
 POWERS = {True: (1, 2, 4, 8), False: (1, 2, 4)}  # numbers of powers, by whether affinities are stored
 PASS = (0.25, 0.5, 1.0)  # fractions of a pass over the columns after which a run is scored
-LETTER: dict[str, Any] = {"init": "random", "steps": "adagrad", "tol": 0.0}  # parameters of Algorithm 2, the paper variant
 BY = " (paper variant)"
 STEPS = 200  # steps of mini-batches on covtype in the paper
-SOME = 3  # steps to measure memory with, as all steps allocate the same
+MEMORY_STEPS = 3  # steps to measure memory with, as all steps allocate the same
 METHODS = {"MBSC": "MBSC", "letter": "MBSC (paper variant)"}
 WORDS = {**METHODS, "power": "power method"}
 COVTYPE = {  # published NMI and seconds
@@ -49,7 +53,7 @@ ALL = {
 EXACT = "The dashed line is the NMI of exact eigenvectors."
 GIGA = 1 << 30
 NEAR = 0.02  # NMI values that differ by less count as equal
-MOST = 20_000  # maximum number of rows for which the affinity matrix is stored
+MAX_STORED_ROWS = 20_000  # rows up to which the affinity matrix is stored
 
 CLAIMS = (
     Claim(
@@ -210,14 +214,13 @@ class Further:
 
 
 def fit(model: Any, data: Rows, keeper: Further | None = None) -> Score:
-    """Fit a model and score it by NMI with the geometric mean, scikit-learn's default at the time of the paper."""
+    """Fit a model and score it."""
     begun = time.perf_counter()
     environment = FitEnvironment.current(None, data.X)._replace(checkpoint=keeper)
     labels = model._fit(data.X, None, environment).labels_
     seconds = time.perf_counter() - begun
-    nmi = float(normalized_mutual_info_score(data.y, labels, average_method="geometric"))
     flops = float(sum(record.get("flops", 0) for record in model.history_)) + start_cost(model, data.n)
-    return Score(nmi, flops, seconds, len(model.history_))
+    return Score(_nmi(data, labels), flops, seconds, len(model.history_))
 
 
 def start_cost(model: Any, n: int) -> float:
@@ -226,6 +229,31 @@ def start_cost(model: Any, n: int) -> float:
         return 0.0
     size = sample_size(n)
     return 4 / 3 * size**3 + 2.0 * n * int(model.n_clusters) * size
+
+
+def algorithm_2(data: Rows, sigma: float, m: int, steps: list[int], seed: int) -> list[Score]:
+    """Score the paper variant after these numbers of steps: Algorithm 2 on m columns, each with a random vector of its own.
+
+    The seconds are those from the beginning, of which k-means takes a part for each score.
+    """
+    begun, k, found = time.perf_counter(), _k(data), []
+    degree_columns = DEGREE_COLUMNS if data.n > MAX_ROWS_FOR_EXACT_DEGREES else None
+    with laplacian_by_columns(data.X, sigma, degree_columns, seed) as L:
+        start = retract(
+            (L.s > 0) * random_point(data.n, k, generator(seed, Stream.INITIAL_SUBSPACE))
+        )  # rows of degree zero stay zero
+        vectors = shuffled_vectors(data.n, m, m, max(steps), seed)
+        for t, W in enumerate(mini_batch_spectral(L, start, vectors, data.n**-0.5), 1):
+            if t in steps:
+                labels = KMeans(k, n_init=10, random_state=seed).fit_predict(W)
+                seconds = time.perf_counter() - begun
+                found.append(Score(_nmi(data, labels), float(t * step_cost(data.n, k, m)), seconds, t))
+    return found
+
+
+def _nmi(data: Rows, labels: Array) -> float:
+    """Return NMI with the geometric mean, scikit-learn's default at the time of the paper."""
+    return float(normalized_mutual_info_score(data.y, labels, average_method="geometric"))
 
 
 def _steps(n: int, size: int) -> list[int]:
@@ -247,12 +275,13 @@ def _batches(n: int) -> list[int]:
 def one_seed(data: Rows, sigma: float, seed: int) -> dict[tuple[str, int, int], Score]:
     """Return scores by method, columns and steps. Exact eigenvectors and powers of unstored affinities run for seed 0 only."""
     common: dict[str, Any] = {"n_clusters": _k(data), "sigma": sigma, "random_state": seed}
-    batches, stored, found = _batches(data.n), data.n <= MOST, {}
-    for method, m in [("MBSC", batches[-1]), *(("letter", m) for m in batches)]:
-        more = {**common, "batch_size": m, "tol": 0.0, **(LETTER if method == "letter" else {})}
-        further = Further()
-        for steps in _steps(data.n, m):
-            found[method, m, steps] = fit(MiniBatchSpectral(max_iter=steps, **more), data, further)
+    batches, stored, found = _batches(data.n), data.n <= MAX_STORED_ROWS, {}
+    m, further = batches[-1], Further()
+    for steps in _steps(data.n, m):
+        found["MBSC", m, steps] = fit(MiniBatchSpectral(max_iter=steps, batch_size=m, tol=0.0, **common), data, further)
+    for m in batches:
+        for score in algorithm_2(data, sigma, m, _steps(data.n, m), seed):
+            found["letter", m, score.steps] = score
     for m in SAMPLES:
         if _k(data) <= m <= data.n // 2:
             found["Nyström", m, 1] = fit(NystromSpectral(n_samples=m, **common), data)
@@ -352,10 +381,9 @@ def table(
 ) -> Finding:
     """Reproduce one half of Table 2."""
     base: dict[str, Any] = {"n_clusters": _k(data), "sigma": SIGMA, "random_state": 0}
-    models = {f"MBSC-E-{m}": MiniBatchSpectral(batch_size=m, **base) for m in sizes}
+    models: dict[str, Any] = {f"MBSC-E-{m}": MiniBatchSpectral(batch_size=m, **base) for m in sizes}
     first, rival = (f"{kind}-{sizes[0]}" for kind in ("MBSC-E", "Nystrom"))
     steps = run.of(4, 25, STEPS)
-    models[first + BY] = MiniBatchSpectral(batch_size=sizes[0], max_iter=steps, **LETTER, **base)
     models |= {f"Nystrom-{m}": NystromSpectral(n_samples=m, **base) for m in sizes}
     if power:
         models["Power method"] = PowerSpectral(max_iter=3, tol=0.0, **base)
@@ -363,6 +391,8 @@ def table(
     for i, (words, model) in enumerate(models.items()):
         run.tell(i / len(models))
         found[words] = fit(model, data)
+        if words == first:
+            found[first + BY] = algorithm_2(data, SIGMA, sizes[0], [steps], seed=0)[-1]
     theirs, rows = next(iter(published.values()))[1], []
     for words, score in found.items():
         nmi, seconds = published.get(words.removesuffix(BY), (np.nan, np.nan))
@@ -375,7 +405,10 @@ def table(
             measured[f"time of the power method / time of {words}"] = found["Power method"].seconds / found[words].seconds
         if data.own:
             measured[f"NMI of {words} minus the published value"] = found[words].nmi - published[first][0]
-            measured[f"gigabytes allocated by {words}"] = _allocated(models[words], data)
+            work: Callable[[], Any] = partial(_fit_some_steps, models[first], data)
+            if words == first + BY:
+                work = partial(algorithm_2, data, SIGMA, sizes[0], [MEMORY_STEPS], seed=0)
+            measured[f"gigabytes allocated by {words}"] = _allocated(work)
     shown = grid(
         f"Table 2: {title}, {data.n:,} rows",
         ["method", "steps", "NMI", "paper: NMI", f"time relative to {first}", "paper: relative time"], rows,
@@ -387,10 +420,15 @@ def table(
     return Finding([shown], {f"{title}: {key}": value for key, value in measured.items()})
 
 
-def _allocated(model: Any, data: Rows) -> float:
-    """Return the peak of allocated gigabytes, in a separate fit of a few steps, as tracing is slow."""
+def _fit_some_steps(model: Any, data: Rows) -> None:
+    """Fit a copy of the model for a few steps."""
+    clone(model).set_params(max_iter=MEMORY_STEPS).fit(data.X)
+
+
+def _allocated(work: Callable[[], Any]) -> float:
+    """Return the peak of allocated gigabytes. This is measured apart from the time, as tracing is slow."""
     tracemalloc.start()
-    clone(model).set_params(max_iter=SOME).fit(data.X)
+    work()
     gigabytes = tracemalloc.get_traced_memory()[1] / GIGA
     tracemalloc.stop()
     return gigabytes

@@ -1,5 +1,1 @@
-"""Spectral clustering: rows are clustered by the leading eigenvectors of their affinities."""
-
-from .variance import gradient_variance
-
-__all__ = ["gradient_variance"]
+"""Spectral clustering: k-means on the leading eigenvectors of the affinities between rows."""

@@ -1,7 +1,10 @@
-"""`ExactSpectral`: spectral clustering by the leading eigenvectors themselves.
+"""Spectral clustering by the exact leading eigenvectors of the normalized Laplacian.
 
+References
+----------
 A. Ng, M. Jordan, Y. Weiss (2002), On spectral clustering: analysis and an algorithm, NIPS.
-Differs from the paper: rows of the embedding are scaled to unit length only if asked for.
+
+Differs from the paper: rows of the embedding are scaled to unit length only if `normalize` is set.
 """
 
 from __future__ import annotations
@@ -9,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from ..data.types import Array
-from ..fit.checkpoint import CheckpointSession
-from ..fit.loop import RunResult
-from .laplacian import Laplacian
-from .laplacian_operator import BaseLaplacianClusterer
+from .affinity_factory import AffinityName
+from .lanczos import LanczosSolver
+from .laplacian_operator import BaseLaplacianClusterer, EigenProblem
 
 
 class ExactSpectral(BaseLaplacianClusterer):
@@ -23,20 +24,19 @@ class ExactSpectral(BaseLaplacianClusterer):
     ----------
     n_clusters : int, default=8
         Number of clusters, and of eigenvectors in the embedding.
-    affinity : {"rbf", "rbf-norm", "self-tuning", "knn", "precomputed"}, default="rbf"
+    affinity : {"rbf", "self-tuning", "knn", "precomputed"}, default="rbf"
         Affinity between two rows. The affinity of a row to itself is zero.
 
         - "rbf": ``exp(-|x - y|^2 / sigma^2)``.
-        - "rbf-norm": ``exp(-|x - y| / sigma^2)``, as printed in [2]_.
         - "self-tuning": ``exp(-|x - y|^2 / (s_x s_y))``, where ``s_x`` is the distance from row x to its nearest neighbor
           number `n_neighbors`.
         - "knn": graph that connects each row with its `n_neighbors` nearest neighbors.
         - "precomputed": X holds the affinities, dense or sparse, symmetric and non-negative. New rows hold their affinities
           to the rows of the fit.
     sigma : float or None, default=None
-        Scale of the affinities "rbf" and "rbf-norm". None estimates it from a sample of the rows: the median distance within
-        which the nearer half of a row's cluster lies, if all clusters have the same size. Non-convex clusters, such as rings,
-        need a smaller value.
+        Scale of the affinity "rbf". None estimates it from a sample of the rows: the median distance within which the nearer
+        half of a row's cluster lies, if all clusters have the same size. Non-convex clusters, such as rings, need a smaller
+        value.
     n_neighbors : int or None, default=None
         Number of neighbors for the affinities "knn" (None is 10) and "self-tuning" (None is 7).
     neighbors : {"exact", "pynndescent"}, default="exact"
@@ -44,8 +44,8 @@ class ExactSpectral(BaseLaplacianClusterer):
         pynndescent (dense rows only).
     degree_samples : int or None, default=None
         Number of random columns from which to estimate the degrees (the row sums of the affinity matrix). None computes them
-        from all pairs of rows, which is also done where the affinities are stored. `degree_error_` is the estimated error. The
-        degrees of new rows are exact: if those of the fit are far off, similar rows may get different embeddings.
+        from all pairs of rows, which is also done if the affinities are stored. `degree_error_` is the estimated error. The
+        degrees of new rows are exact: if those of the fit are inaccurate, similar rows may get different embeddings.
     store : bool or "auto", default="auto"
         Whether to keep the full matrix of n_samples x n_samples affinities in memory instead of computing columns when they
         are needed. "auto" stores up to 1 GiB (about 16,000 rows of float32). Graphs ("knn", "precomputed") are in memory
@@ -80,13 +80,13 @@ class ExactSpectral(BaseLaplacianClusterer):
     history_ : list of dict
         One record per step: step, seconds, objective (-1/2 Tr(W' L W) or an estimate of it), change (root mean square of the
         sines of the angles between the subspaces before and after the step), columns (number of columns of the affinity matrix
-        used) and flops (operation count by the formulas of Han and Filippone, given the affinities).
+        used) and flops (operation count by the formulas of [2]_, given the affinities).
     n_iter_ : int
         Number of steps.
     stop_reason_ : {"converged", "max_iter", "time_budget", "callback"}
         Why the steps ended.
     extension_ : Extension
-        Nystroem extension used by `predict` and `transform`. It refers to X, which is not copied and must not be
+        Nyström extension used by `predict` and `transform`. It refers to X, which is not copied and must not be
         modified.
     n_features_in_ : int
         Number of features seen during `fit`.
@@ -125,14 +125,14 @@ class ExactSpectral(BaseLaplacianClusterer):
     """
 
     _not_distributable_because = (
-        "it compares all rows with all others: take NystromSpectral, LandmarkSpectral or MiniBatchSpectral"
+        "it compares all rows with all others: use NystromSpectral, LandmarkSpectral or MiniBatchSpectral"
     )
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
-        affinity: Literal["rbf", "rbf-norm", "self-tuning", "knn", "precomputed"] = "rbf",
+        affinity: AffinityName = "rbf",
         sigma: float | None = None,
         n_neighbors: int | None = None,
         neighbors: Literal["exact", "pynndescent"] = "exact",
@@ -159,5 +159,5 @@ class ExactSpectral(BaseLaplacianClusterer):
         self.callback = callback
         self.verbose = verbose
 
-    def _solve(self, L: Laplacian, session: CheckpointSession, deadline: float | None) -> tuple[Array, Array, RunResult]:
-        return self._solve_at_once(L, session)
+    def _make_laplacian_solver(self, problem: EigenProblem) -> LanczosSolver:
+        return LanczosSolver(problem)

@@ -1,10 +1,15 @@
-"""`LandmarkSpectral`: rows as mixtures of a few landmarks, and the eigenvectors of how alike the mixtures are.
+"""Spectral clustering of rows that are represented by their nearest landmarks.
 
+The landmarks are centroids of k-means. Each row is a convex combination of its nearest landmarks, with the weights Z. If the
+columns of Z are scaled by the inverse roots of their sums, its left singular vectors are the eigenvectors of the affinities
+Z Z', whose rows sum to one.
+
+References
+----------
 X. Chen, D. Cai (2011), Large scale spectral clustering with landmark-based representation, AAAI (LSC-K).
-Landmarks are centres of k-means; a row is like its nearest ones, in shares that add up to one, Z. With the columns of Z
-scaled by the roots of their sums, the singular vectors of Z are the eigenvectors of Z Z', whose rows add up to one.
-Differs from the paper: the kernel is exp(-d^2 / sigma^2), as everywhere here; and each row has a sigma of its own, unless
-one is given.
+
+Differs from the paper: the kernel is exp(-d^2 / sigma^2), as in the other methods here, and each row has a sigma of its own
+unless one is given.
 """
 
 from __future__ import annotations
@@ -22,54 +27,114 @@ from sklearn.utils._param_validation import Interval
 
 from ..data.rows import Rows
 from ..data.sources import ArraySource
-from ..data.statistics import enter_frame
 from ..data.types import Array
 from ..execution.memory import Workload
-from ..fit.checkpoint import CheckpointSession
+from ..fit.context import FitContext
+from ..fit.environment import FitEnvironment
 from ..fit.parameters import Count
 from ..fit.schema import Below, Number, Parts, RowsSpec, Spec, floats, matches, optional
 from ..kmeans.kmeans import KMeans
-from .embedding import NOISE, BaseSpectralClusterer, EmbeddingResult, SpectralInfo, tell_of_flat, zeros
+from .base import BaseSpectralClusterer
 from .laplacian import inverse_root
-from .neighbors import nearest
+from .neighbors import nearest_rows
+from .solver import Embedding, SpectralInfo, SpectralSolver, array_template, positive_eigenvalues
 
-TINY = 1e-300
-AT_ONCE = 1 << 14  # rows that are embedded at a time
-FEW_STEPS = 5  # of k-means: landmarks need not have converged
+MIN_SQUARED_SCALE = 1e-300  # avoids a division by zero
+EMBEDDED_ROWS = 1 << 14  # rows that are embedded at a time
+LANDMARK_MAX_ITER = 5  # steps of k-means: landmarks need not have converged
+EIGENVALUE_ROUNDING = 1e-6  # eigenvalues up to this are rounding errors
 
 
-def in_frame(sigma: float, exponent: int) -> float:
-    """Its square, in the rows' frame; infinite where it leaves the range: all landmarks are alike then."""
+def squared_sigma_in_frame(sigma: float, exponent: int) -> float:
+    """Return the square of sigma in the frame of the rows; infinite if it overflows, so that all weights of a row are equal."""
     with np.errstate(over="ignore", under="ignore"):
         return float(np.square(np.ldexp(sigma, exponent)))
 
 
-def shares(near: Array, sigma2: float | None) -> Array:
-    """How much of a row each of its nearest landmarks has, from squared distances: a line adds up to one."""
-    scale = near.mean(axis=1, keepdims=True) if sigma2 is None else sigma2
-    Z = np.exp(-(near - near[:, :1]) / np.maximum(scale, TINY))  # seen from the nearest, so that it can't vanish
+def landmark_weights(distances2: Array, sigma2: float | None) -> Array:
+    """Return the weights of each row's nearest landmarks, which sum to one, given squared distances, nearest first."""
+    scale = distances2.mean(axis=1, keepdims=True) if sigma2 is None else sigma2
+    excess = distances2 - distances2[:, :1]  # the nearest landmark has the weight 1 before normalization, so no sum is zero
+    Z = np.exp(-excess / np.maximum(scale, MIN_SQUARED_SCALE))
     return np.asarray(Z / Z.sum(axis=1, keepdims=True))
 
 
 class LandmarkMap(NamedTuple):
-    """From a row's shares to its entries."""
+    """Mapping from rows to their entries in the eigenvectors: weighted sums of the entries of their nearest landmarks."""
 
     landmarks: Rows
-    nearest: int
-    sigma2: float | None
-    P: Array  # (p, k)
+    nearest: int  # number of landmarks per row
+    sigma2: float | None  # in the frame of the rows
+    P: Array  # (p, k): entries of the landmarks
 
     def embed(self, new: Rows) -> tuple[Array, Array]:
-        near, who = nearest(new, self.landmarks, self.nearest, known=False)
-        return self.of(shares(near, self.sigma2), who), np.ones(len(new), bool)
+        """Return the entries of new rows, and a mask of the rows that are not isolated, which is true everywhere."""
+        distances2, neighbors = nearest_rows(new, self.landmarks, self.nearest, same_rows=False)
+        return self.combine(landmark_weights(distances2, self.sigma2), neighbors), np.ones(len(new), bool)
 
-    def of(self, Z: Array, who: Array) -> Array:
+    def combine(self, Z: Array, neighbors: Array) -> Array:
+        """Return the entries of rows, given the weights and the numbers of their nearest landmarks."""
         out = np.zeros((len(Z), self.P.shape[1]))
-        for a in range(0, len(Z), AT_ONCE):
-            here = slice(a, a + AT_ONCE)
-            for z, landmark in zip(Z[here].T, who[here].T, strict=True):
+        for a in range(0, len(Z), EMBEDDED_ROWS):
+            here = slice(a, a + EMBEDDED_ROWS)
+            for z, landmark in zip(Z[here].T, neighbors[here].T, strict=True):
                 out[here] += z[:, None] * self.P[landmark]
         return out
+
+
+class LandmarkState(NamedTuple):
+    """Result of the only step."""
+
+    P: Array  # (p, k): entries of the landmarks
+    values: Array  # (k,) in descending order
+    Z: Array  # (n, n_nearest): weights of the nearest landmarks
+    neighbors: Array  # (n, n_nearest) int64: their numbers
+
+
+class LandmarkSolver(SpectralSolver):
+    """Direct solver of the eigenvalue problem of Z Z'."""
+
+    is_direct = True
+
+    def __init__(self, rows: Rows, landmarks: Array, n_nearest: int, k: int, sigma: float | None) -> None:
+        super().__init__(rows, k, None if sigma is None else float(sigma))
+        self.landmarks = Rows.of(ArraySource(landmarks), frame=rows.frame).with_dtype(rows.dtype)
+        self.n_nearest = min(n_nearest, len(landmarks))
+        self.sigma2 = None if sigma is None else squared_sigma_in_frame(sigma, rows.frame.exponent)
+
+    def init(self) -> None:
+        """Return None: there is no state before the only step."""
+
+    def step(self, state: None) -> tuple[LandmarkState, SpectralInfo]:
+        """Compute the weights, and the singular vectors of their matrix."""
+        n, k, p, count = len(self.rows), self.k, len(self.landmarks), self.n_nearest
+        distances2, neighbors = nearest_rows(self.rows, self.landmarks, count, same_rows=False)
+        Z = landmark_weights(distances2, self.sigma2)
+        P, values = landmark_eigenvectors(Z, neighbors, p, k)
+        flops = 2 * n * count**2 + 9 * p**3 + 2 * n * count * k
+        return LandmarkState(P, values, Z, neighbors), SpectralInfo(-float(values.sum()) / 2, 0.0, p, flops)
+
+    def converged(self, state: LandmarkState, info: SpectralInfo) -> bool:
+        """Return True: there is only one step."""
+        return True
+
+    def finalize(self, state: LandmarkState) -> Embedding:
+        """Return the eigenvectors, and the map to them."""
+        there = positive_eigenvalues(state.values, EIGENVALUE_ROUNDING, "the embedding has zeros for the others")
+        embedding_map = LandmarkMap(self.landmarks, self.n_nearest, self.sigma2, np.where(there, state.P, 0))
+        vectors = embedding_map.combine(state.Z, state.neighbors).astype(self.rows.dtype)
+        return Embedding(vectors, state.values, embedding_map)
+
+    def template(self) -> LandmarkState:
+        """Return a state of the right types and shapes."""
+        p, k, shape = len(self.landmarks), self.k, (len(self.rows), self.n_nearest)
+        return LandmarkState(
+            array_template((p, k)), array_template((k,)), array_template(shape), array_template(shape, np.int64)
+        )
+
+    def is_valid_state(self, state: LandmarkState) -> bool:
+        """Return whether all neighbors are numbers of landmarks."""
+        return bool(state.neighbors.max() < len(self.landmarks))
 
 
 class LandmarkSpectral(BaseSpectralClusterer):
@@ -191,64 +256,52 @@ class LandmarkSpectral(BaseSpectralClusterer):
         self.callback = callback
         self.verbose = verbose
 
+    def _validate_input(self, X: Any, sample_weight: Any) -> tuple[Rows, None]:
+        rows, _ = super()._validate_input(X, sample_weight)
+        p = min(self.n_landmarks, len(rows))
+        if p < self.n_clusters:
+            raise ValueError(
+                f"n_landmarks={p} landmarks have no n_clusters={self.n_clusters} singular vectors: use more of them."
+            )
+        return rows, None
+
+    def _make_solver(self, context: FitContext) -> LandmarkSolver:
+        rows, p = context.rows, min(self.n_landmarks, len(context.rows))
+        model = KMeans(p, max_iter=LANDMARK_MAX_ITER, random_state=context.seed, n_threads=self.n_threads)
+        compute = partial(fit_landmarks, model, context.X, context.inner("landmarks"))
+        landmarks = context.session.once("landmarks", compute, partial(is_valid_landmarks, p=p, d=rows.d))
+        return LandmarkSolver(rows, landmarks, self.n_nearest, self.n_clusters, self.sigma)
+
     def _memory(self, load: Workload) -> dict[str, float]:
-        return {**super()._memory(load), "mixtures": 40.0 * load.n * min(self.n_nearest, self.n_landmarks)}
+        return {**super()._memory(load), "landmark weights": 40.0 * load.n * min(self.n_nearest, self.n_landmarks)}
 
-    def _embed(self, rows: Rows, X: Any, session: CheckpointSession, deadline: float | None) -> EmbeddingResult:
-        n, k, p = len(rows), self.n_clusters, min(self.n_landmarks, len(rows))
-        if p < k:
-            raise ValueError(f"n_landmarks={p} landmarks have no n_clusters={k} singular vectors: ask for more of them.")
-        rows, _ = enter_frame(rows)
-        find = partial(self._landmarks, X, p, session)
-        found = session.once("landmarks", find, partial(is_landmarks, p=p, d=rows.d))
-        landmarks = Rows.of(ArraySource(found), frame=rows.frame).with_dtype(rows.dtype)
-        count = min(self.n_nearest, len(landmarks))
-        sigma2 = None if self.sigma is None else in_frame(self.sigma, rows.frame.exponent)
-
-        def step() -> tuple[tuple[Array, Array, Array, Array], SpectralInfo]:
-            near, who = nearest(rows, landmarks, count, known=False)
-            Z = shares(near, sigma2)
-            P, values = mixtures(Z, who, len(landmarks), k)
-            flops = 2 * n * count**2 + 9 * p**3 + 2 * n * count * k
-            return (P, values, Z, who), SpectralInfo(-float(values.sum()) / 2, 0.0, p, flops)
-
-        q = len(landmarks)
-        like = zeros((q, k)), zeros((k,)), zeros((n, count)), zeros((n, count), np.int64)
-        outcome = self._at_once(session, step, like)
-        P, values, Z, who = outcome.state
-        session.trust(bool(who.max() < q))
-        there = tell_of_flat(values, NOISE, "the embedding has zeros for the others")
-        way = LandmarkMap(landmarks, count, sigma2, np.where(there, P, 0))
-        self.sigma_ = None if self.sigma is None else float(self.sigma)
-        return EmbeddingResult(way.of(Z, who).astype(rows.dtype), values, rows, way, outcome._replace(state=None))
+    def _fits_before(self) -> Sequence[Any]:
+        return (KMeans(self.n_landmarks),)
 
     def _map_spec(self) -> Spec:
         sigma2 = optional(Number(0, finite=False))
         parts = {"landmarks": RowsSpec("b", "d"), "nearest": Below("b"), "sigma2": sigma2, "P": floats("b", "e")}
         return Parts(LandmarkMap, parts)
 
-    def _fits_before(self) -> Sequence[Any]:
-        return (KMeans(self.n_landmarks),)
 
-    def _landmarks(self, X: Any, p: int, session: CheckpointSession) -> Array:
-        model = KMeans(p, max_iter=FEW_STEPS, random_state=session.seed, n_threads=self.n_threads)
-        assert session.inner is not None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than landmarks: then these are the rows
-            return np.unique(model._fit(X, None, session.inner("landmarks")).cluster_centers_, axis=0)
+def fit_landmarks(model: KMeans, X: Any, environment: FitEnvironment) -> Array:
+    """Return the landmarks: the distinct centroids of a k-means model that is fitted to X."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # if X has fewer distinct rows, these are the landmarks
+        return np.unique(model._fit(X, None, environment).cluster_centers_, axis=0)
 
 
-def is_landmarks(found: Any, p: int, d: int) -> bool:
-    """Whether landmarks from a checkpoint are at most p rows of d finite numbers."""
-    return matches(floats("p", d), found, {}) and 0 < len(found) <= p
+def is_valid_landmarks(saved: Any, p: int, d: int) -> bool:
+    """Return whether landmarks from a checkpoint are at most p rows of d finite numbers."""
+    return matches(floats("p", d), saved, {}) and 0 < len(saved) <= p
 
 
-def mixtures(Z: Array, who: Array, p: int, k: int) -> tuple[Array, Array]:
-    """(p, k): what turns shares into entries of the k leading singular vectors, and the squares of the singular values."""
+def landmark_eigenvectors(Z: Array, neighbors: Array, p: int, k: int) -> tuple[Array, Array]:
+    """Return the entries (p, k) of the landmarks in the k leading left singular vectors, and the squared singular values."""
     n, count = Z.shape
-    shares_of = sparse.csr_array((Z.ravel(), who.ravel(), np.arange(0, n * count + 1, count)), shape=(n, p))
-    roots = inverse_root(np.asarray(shares_of.sum(axis=0)).ravel())
-    values, V = np.linalg.eigh(np.asarray((shares_of.T @ shares_of).todense()) * roots[:, None] * roots)
+    weights = sparse.csr_array((Z.ravel(), neighbors.ravel(), np.arange(0, n * count + 1, count)), shape=(n, p))
+    roots = inverse_root(np.asarray(weights.sum(axis=0)).ravel())
+    values, V = np.linalg.eigh(np.asarray((weights.T @ weights).todense()) * roots[:, None] * roots)
     values, V = values[::-1][:k], V[:, ::-1][:, :k]
     P = np.zeros((p, k))
     P[:, : V.shape[1]] = roots[:, None] * V * inverse_root(values)

@@ -1,6 +1,8 @@
-"""The normalised Laplacian L = D^-1/2 A D^-1/2 of an affinity A, and the degrees D that it needs.
+"""The normalized Laplacian L = D^-1/2 A D^-1/2 of an affinity matrix A with degrees D.
 
-A. Ng, M. Jordan, Y. Weiss (2002), On spectral clustering: analysis and an algorithm, NIPS. (Others call I - L so.)
+References
+----------
+A. Ng, M. Jordan, Y. Weiss (2002), On spectral clustering: analysis and an algorithm, NIPS. (Elsewhere, I - L has this name.)
 """
 
 from __future__ import annotations
@@ -10,17 +12,17 @@ from typing import Protocol
 import numpy as np
 
 from ..data.types import Array, warn
-from ..fit.random_streams import generator
+from ..fit.random_streams import Stream, generator
 
-FLOOR = 1e-2  # of the mean degree of others: what a row has at least whose sampled columns hold next to nothing
-FAR_OFF = 0.5  # a relative error of the degrees that the user is told of
-LEAST = 1e-30  # a degree below this is none: float32 has few digits left for what it is a sum of
+MIN_DEGREE = 1e-30  # smaller degrees count as zero: in float32, the affinities that make them up have few correct digits
+MIN_RELATIVE_DEGREE = 1e-2  # smallest estimated degree, relative to the mean of the estimates above `MIN_DEGREE`
+MAX_DEGREE_ERROR = 0.5  # relative error of estimated degrees above which a warning is issued
 
 
 class Affinity(Protocol):
-    """A symmetric matrix of affinities, whether it is in memory or computed by the column."""
+    """Symmetric affinity matrix A of shape (n, n), in memory or computed by the column."""
 
-    is_stored: bool  # then sums of its rows are cheap
+    is_stored: bool  # whether A is in memory, so that the sums of its rows are cheap
 
     @property
     def n(self) -> int: ...
@@ -28,74 +30,82 @@ class Affinity(Protocol):
     @property
     def dtype(self) -> np.dtype: ...
 
-    def product(self, B: Array, ids: Array | None = None) -> Array: ...
+    def product(self, B: Array, ids: Array | None = None) -> Array:
+        """Return A[:, ids] B, or A B."""
 
-    def degrees(self) -> Array: ...
+    def row_product(self, B: Array, ids: Array) -> Array:
+        """Return A[ids] B."""
 
-    def column_moments(self, ids: Array) -> tuple[Array, Array]: ...
+    def degrees(self) -> Array:
+        """Return the sums of the rows of A in float64."""
 
-    def dense(self) -> Array: ...
+    def column_moments(self, ids: Array) -> tuple[Array, Array]:
+        """Return the sums of the rows of A[:, ids], and those of the squared entries."""
 
-    def block(self, ids: Array) -> Array: ...
+    def dense(self) -> Array:
+        """Return A as a dense array."""
 
-    def picked(self, B: Array, ids: Array) -> Array: ...
+    def submatrix(self, ids: Array) -> Array:
+        """Return A[ids, ids] as a dense array."""
 
 
 class Laplacian:
-    """Products with L. Rows of degree zero have zeros in L and in the embedding."""
+    """Products with L. Rows of degree zero are zero in L and in the embedding."""
 
     def __init__(self, affinity: Affinity, degrees: Array) -> None:
         self.affinity, self.n, self.dtype = affinity, affinity.n, affinity.dtype
-        self.s = inverse_root(degrees)[:, None].astype(self.dtype)
+        self.s = inverse_root(degrees)[:, None].astype(self.dtype)  # (n, 1): diagonal of D^-1/2
 
     def times(self, B: Array, ids: Array | None = None) -> Array:
-        """L[:, ids] B, or L B."""
+        """Return L[:, ids] B, or L B."""
         scaled = self.s * B if ids is None else self.s[ids] * B
         return self.s * self.affinity.product(scaled, ids)
 
 
 def inverse_root(degrees: Array) -> Array:
-    """1 / sqrt(d), or 0 where there is no d."""
-    there = degrees > LEAST
+    """Return 1 / sqrt(degrees), and 0 where the degree is zero."""
+    there = degrees > MIN_DEGREE
     return np.where(there, 1 / np.sqrt(np.where(there, degrees, 1)), 0)
 
 
-def check_degrees(degrees: Array, what: str, whom: str = "any other") -> None:
-    """Refuse a graph without edges; tell of rows that have none."""
-    alone = np.flatnonzero(degrees <= LEAST)
-    if len(alone) == len(degrees) > 1:
-        raise ValueError(f"No row is like {whom}: {what}.")
-    if len(alone) and len(degrees) > 1:
+def check_degrees(degrees: Array, remedy: str, others: str = "any other row") -> None:
+    """Raise ValueError if all rows are isolated, and warn if some are. `others` names the rows that they are compared with."""
+    isolated = np.flatnonzero(degrees <= MIN_DEGREE)
+    if len(isolated) == len(degrees) > 1:
+        raise ValueError(f"No row has an affinity to {others}: {remedy}.")
+    if len(isolated) and len(degrees) > 1:
         warn(
-            f"{len(alone)} of {len(degrees)} rows are not like {whom} (the first is row {alone[0]}): they are embedded at zero "
-            f"and share a cluster; {what}.",
+            f"{len(isolated)} of {len(degrees)} rows have no affinity to {others} (the first is row {isolated[0]}): they are "
+            f"embedded at zero and share a cluster; {remedy}.",
             UserWarning,
         )
 
 
-def estimate_degrees(affinity: Affinity, count: int, seed: int) -> tuple[Array, float]:
-    """Degrees from a sample of the columns, and how far off they are: the root mean square of their relative standard errors.
+def estimate_degrees(affinity: Affinity, n_columns: int, seed: int) -> tuple[Array, float]:
+    """Estimate the degrees from random columns. Return them and the root mean square of their relative standard errors.
 
-    The diagonal is zero, so that a row that is in the sample has one column fewer to learn from. Rows that are like none of
-    the sample are given a small degree: with none, or next to none, they would outweigh all others. They are off by as much
-    as they should be.
+    The diagonal of A is zero, so a row that is itself among the columns has one value less. A row without affinity to any of
+    them gets a small degree instead of zero, for its entries in L are divided by the degree; its relative error counts as 1.
     """
     n = affinity.n
-    if count >= n or affinity.is_stored:
+    if n_columns >= n or affinity.is_stored:
         return affinity.degrees(), 0.0
-    ids = np.sort(generator(seed, 1 << 41).choice(n, count, replace=False))
-    seen = np.full(n, float(count))
-    seen[ids] -= 1
+    ids = np.sort(generator(seed, Stream.DEGREE_SAMPLE).choice(n, n_columns, replace=False))
+    counts = np.full(n, float(n_columns))
+    counts[ids] -= 1
     sums, squares = affinity.column_moments(ids)
-    mean = sums / np.maximum(seen, 1)
-    variance = np.maximum(squares / np.maximum(seen, 1) - mean**2, 0) * seen / np.maximum(seen - 1, 1)
-    share = 1 - seen / (n - 1)  # of the columns that have not been seen: what has been is no guess
-    there = sums > LEAST
+    mean = sums / np.maximum(counts, 1)
+    variance = np.maximum(squares / np.maximum(counts, 1) - mean**2, 0) * counts / np.maximum(counts - 1, 1)
+    unseen = 1 - counts / (n - 1)  # fraction of columns outside the sample: the others contribute no error
+    there = sums > MIN_DEGREE
     if not there.any():
-        raise ValueError(f"No row is like any of the degree_samples={count} that degrees come from: raise it, or sigma.")
+        raise ValueError(f"No row has an affinity to any of the degree_samples={n_columns} columns: raise it, or sigma.")
     errors = np.ones(n)
-    errors[there] = np.sqrt(share * variance / np.maximum(seen, 1))[there] / mean[there]
-    error = float(np.sqrt(np.mean(errors**2))) if count > 1 else np.inf  # one number has no spread
-    if error > FAR_OFF:
-        warn(f"Degrees from degree_samples={count} columns are off by a factor of {1 + error:.2g}: raise it.", UserWarning)
-    return (n - 1) * np.maximum(mean, FLOOR * mean[there].mean()), error
+    errors[there] = np.sqrt(unseen * variance / np.maximum(counts, 1))[there] / mean[there]
+    error = float(np.sqrt(np.mean(errors**2))) if n_columns > 1 else np.inf  # the variance of one value is unknown
+    if error > MAX_DEGREE_ERROR:
+        warn(
+            f"Degrees estimated from degree_samples={n_columns} columns have a relative error of {error:.2g}: raise it.",
+            UserWarning,
+        )
+    return (n - 1) * np.maximum(mean, MIN_RELATIVE_DEGREE * mean[there].mean()), error

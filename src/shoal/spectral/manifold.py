@@ -1,5 +1,7 @@
-"""The Stiefel manifold: matrices W of n rows whose k columns are orthonormal.
+"""The Stiefel manifold: matrices W of shape (n, k) with orthonormal columns.
 
+References
+----------
 S. Bonnabel (2013), Stochastic gradient descent on Riemannian manifolds, doi:10.1109/TAC.2013.2254619.
 T. Fukaya et al. (2014), CholeskyQR2: a simple and communication-avoiding algorithm for computing a tall-skinny QR
 factorization on a large-scale parallel system, doi:10.1109/ScalA.2014.11.
@@ -14,36 +16,36 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from ..data.types import Array
 
-PIECE = 1 << 15  # rows whose products are added up at a time, in float64
-STEEP = 1e-3  # a pivot this small beside the largest: Cholesky's factor would have lost too many digits
+PIECE_ROWS = 1 << 15  # rows that are converted to float64 at a time
+MIN_PIVOT_RATIO = 1e-3  # smallest over largest pivot of a Cholesky factor that has enough correct digits
 
 
 def inner(A: Array, B: Array) -> Array:
-    """A' B in float64, whatever A and B are: sums of half a million float32 products would not be orthonormal."""
+    """Return A' B in float64. Sums of many products in float32 would be too inexact to orthonormalize columns."""
     total = np.zeros((A.shape[1], B.shape[1]))
-    for a in range(0, len(A), PIECE):
-        total += A[a : a + PIECE].astype(np.float64).T @ B[a : a + PIECE].astype(np.float64)
+    for a in range(0, len(A), PIECE_ROWS):
+        total += A[a : a + PIECE_ROWS].astype(np.float64).T @ B[a : a + PIECE_ROWS].astype(np.float64)
     return total
 
 
 def project(W: Array, G: Array) -> tuple[Array, Array]:
-    """What of G leads out of the span of W: (I - W W') G, the Riemannian gradient; and W' G."""
+    """Return the Riemannian gradient (I - W W') G, and W' G."""
     T = inner(W, G)
     return G - W @ T.astype(W.dtype), T
 
 
 def retract(A: Array) -> Array:
-    """The Q of A = Q R, where R has a positive diagonal; orthonormal to the last digits of A's type.
+    """Return the Q of A = Q R, where R has a positive diagonal, with columns orthonormal to the precision of A's dtype.
 
-    R comes from Cholesky's factor of A' A, twice, which is as good as Householder's and a fraction of the work for few
-    columns. Where the columns are nearly dependent, Householder does it.
+    Two rounds of Cholesky QR are as accurate as Householder's method and a fraction of the work if there are few columns.
+    Householder's method is used if the columns are nearly dependent.
     """
     Q = A
     try:
         for _ in range(2):
             R = cholesky(inner(Q, Q))
             pivots = np.diag(R)
-            if not pivots.min() > STEEP * pivots.max():
+            if not pivots.min() > MIN_PIVOT_RATIO * pivots.max():
                 raise LinAlgError
             Q = (Q @ solve_triangular(R, np.eye(len(R))).astype(A.dtype)).astype(A.dtype, copy=False)
     except (LinAlgError, ValueError):
@@ -53,11 +55,11 @@ def retract(A: Array) -> Array:
 
 
 def random_point(n: int, k: int, rng: np.random.Generator, dtype: Any = np.float64) -> Array:
-    """A random W: the directions of k Gaussian vectors, made orthonormal."""
+    """Return a random W: k Gaussian vectors, orthonormalized."""
     return retract(rng.standard_normal((n, k), np.float64).astype(dtype))
 
 
-def change(old: Array, new: Array) -> float:
-    """How far apart two subspaces are: the root mean square of the sines of the angles between them, from 0 to 1."""
+def subspace_change(old: Array, new: Array) -> float:
+    """Return the root mean square of the sines of the angles between two subspaces, from 0 to 1."""
     k = old.shape[1]
     return float(np.sqrt(max(k - np.square(inner(old, new)).sum(), 0.0) / k))

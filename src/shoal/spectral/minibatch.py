@@ -1,147 +1,176 @@
-"""`MiniBatchSpectral`: the leading eigenvectors of L by stochastic gradients on the Stiefel manifold.
+"""Spectral clustering by stochastic gradients on the Stiefel manifold.
 
-Y. Han, M. Filippone (2017), Mini-batch spectral clustering, IJCNN, doi:10.1109/IJCNN.2017.7966346 (Algorithms 1 and 2).
-Differs from the paper: its Algorithm 1 leaves out the minus sign of the gradient, and Algorithm 2 then subtracts it; steps
-go uphill here. The step length is in units of 1 / sqrt(n), the size of an eigenvector's entries. In the end the basis is
-turned by W' L W, from some rows of it where all would cost much, into eigenvectors with their values. W starts from the
-eigenvectors of a sample of the rows, extended to all: random vectors, as in the paper, take thousands of columns to get where
-these are. AdaGrad's sums then start from what the squares of a gradient's entries would be, not from zero, or the first step
-would throw the start away.
+References
+----------
+Y. Han, M. Filippone (2017), Mini-batch spectral clustering, IJCNN, doi:10.1109/IJCNN.2017.7966346.
+
+Differs from the paper: W starts from the eigenvectors of a sample of the rows, extended to all rows, as random vectors take
+thousands of columns to get there. Each step uses columns that no other step of the same epoch uses, each with a random vector
+of its own, which has the least variance. Step lengths are harmonic, in units of the inverse eigenvalues, instead of AdaGrad's.
+At the end, W is rotated into eigenvectors. The algorithms as printed are in `shoal.papers.minibatch_spectral`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from scipy import sparse
 from scipy.linalg import eigh
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..data.types import Array, is_sparse
-from ..fit.checkpoint import CheckpointSession
-from ..fit.loop import Limits, RunResult
 from ..fit.parameters import Count
-from ..fit.random_streams import generator
+from ..fit.random_streams import Stream, generator
 from .affinity import KernelAffinity
-from .embedding import SpectralInfo, zeros
+from .affinity_factory import AffinityName
 from .graph import GraphAffinity
+from .lanczos import LanczosSolver
 from .laplacian import Affinity, Laplacian, inverse_root
-from .laplacian_operator import BaseLaplacianClusterer, rotated
-from .manifold import change, inner, project, random_point, retract
+from .laplacian_operator import BaseLaplacianClusterer, EigenProblem, LaplacianSolver, rayleigh_ritz
+from .manifold import inner, project, random_point, retract, subspace_change
+from .solver import SpectralInfo, array_template
 
-START, START_SHARE, START_MOST = 1000, 200, 3000  # rows in the sample to start from; of many, one in so many
-RATES, FURTHEST = {"sample": 0.3, "random": 1.0}, 1e6  # beyond, float32 would forget where a step began
-MOST = 200  # steps
-FEW_ROWS, COLUMNS = 20_000, 4096  # up to which degrees are exact, and from how many columns they are estimated
-PER_VECTOR = 4  # rows of L W, at least 1000, for W' L W
-NOISE, TINY = 1e-3, 1e-15
-EPSILON = 1e-10  # beside entries of some 1 / sqrt(n)
-FLAT = 1e-3  # of the largest eigenvalue: a smaller one is taken for this much when it is divided by
+MIN_SAMPLE_ROWS, MAX_SAMPLE_ROWS = 1000, 3000  # rows of the sample whose eigenvectors are the initial ones
+ROWS_PER_SAMPLE_ROW = 200  # of larger data sets, one in so many rows is in the sample
+MAX_STEPS = 200  # default of max_iter
+MAX_ROWS_FOR_EXACT_DEGREES = 20_000  # for degree_samples="auto"
+DEGREE_COLUMNS = 4096  # columns from which the degrees of more rows are estimated
+QUOTIENT_ROWS_PER_VECTOR = 4  # rows of L W per eigenvector, at least `MIN_SAMPLE_ROWS`, from which W' L W is estimated
+START_NOISE = 1e-3  # relative length of noise in the initial vectors, and of extended vectors that are only rounding error
+MIN_DIVISOR = 1e-15
+MIN_RELATIVE_EIGENVALUE = 1e-3  # relative to the largest; smaller eigenvalues are divided by as if they were this large
 
 
 class MiniBatchSpectralState(NamedTuple):
+    """State between two steps."""
+
     W: Array  # (n, k) orthonormal
-    M: Array  # (n, k): sums of squared gradients
-    T: Array  # (k, k) float64: W' L W, averaged
-    t: int  # steps so far
-    before: float  # as how many steps the start counts
-
-
-class Batches(NamedTuple):
-    """Where the vectors r come from."""
-
-    n: int
-    size: int  # m: columns of a step
-    vectors: int  # N_r
-    drawn: bool  # each entry by chance, or each row once before any comes again
-    seed: int
-
-    def draw(self, t: int) -> Any:
-        """(N_r, n) sparse: the vectors r of step t, a row each. E[r r'] = I."""
-        rng, each = generator(self.seed, 1, t), np.full(self.vectors, self.size / self.vectors)
-        if self.drawn:
-            counts = rng.binomial(self.n, each / self.n)
-            ids = np.concatenate([rng.choice(self.n, c, replace=False, shuffle=False) for c in counts])
-        else:
-            epoch, place = divmod(t, max(self.n // self.size, 1))
-            ids = generator(self.seed, 2, epoch).permutation(self.n)[place * self.size :][: self.size]
-            each = counts = np.diff(np.arange(self.vectors + 1) * self.size // self.vectors)
-        signs = np.where(rng.random(len(ids)) < 0.5, -1.0, 1.0) * np.sqrt(self.n / np.repeat(each, counts))
-        return sparse.csr_array((signs, ids, np.r_[0, np.cumsum(counts)]), shape=(self.vectors, self.n))
+    T: Array  # (k, k) float64: average of W' L W
+    t: int  # number of steps
+    n_start_steps: float  # number of steps that the initialization counts as
 
 
 def sample_size(n: int) -> int:
-    """Rows, and columns of L, to start from."""
-    return min(int(np.clip(n // START_SHARE, START, START_MOST)), n)
+    """Return the number of rows whose eigenvectors are the initial ones."""
+    return min(int(np.clip(n // ROWS_PER_SAMPLE_ROW, MIN_SAMPLE_ROWS, MAX_SAMPLE_ROWS)), n)
 
 
-def start_from_sample(L: Laplacian, k: int, size: int, rng: np.random.Generator) -> MiniBatchSpectralState:
-    """The leading eigenvectors of so many rows among themselves, extended to all rows.
+def batch_columns(n: int, size: int, t: int, seed: int) -> Array:
+    """Return the columns of step t in ascending order. The steps of an epoch use different columns."""
+    epoch, place = divmod(t, max(n // size, 1))
+    return np.sort(generator(seed, Stream.PROBE_ORDER, epoch).permutation(n)[place * size :][:size])
 
-    A little noise fills up what the sample has no vectors for: it may fall into pieces of which most are single rows.
+
+def start_from_sample(L: Laplacian, k: int, size: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return the leading eigenvectors (n, k) of a random sample of the rows, extended to all rows, and their eigenvalues (k).
+
+    Noise is added for eigenvectors that the sample does not have: its graph may have many components of a single row.
     """
     n = L.n
     ids = np.sort(rng.choice(n, size, replace=False))
-    A = L.affinity.block(ids).astype(np.float64)
+    A = L.affinity.submatrix(ids).astype(np.float64)
     s = inverse_root(A.sum(axis=1))[:, None]
     values, U = (found[..., ::-1] for found in eigh(s * A * s.T, subset_by_index=[size - k, size - 1]))
-    W = rng.standard_normal((n, k)) * NOISE / np.sqrt(n)
-    Y = L.times(np.asarray(s * U / np.maximum(L.s[ids], TINY), L.dtype), ids)
+    W = rng.standard_normal((n, k)) * START_NOISE / np.sqrt(n)
+    Y = L.times(np.asarray(s * U / np.maximum(L.s[ids], MIN_DIVISOR), L.dtype), ids)
     lengths = np.linalg.norm(Y, axis=0)
-    lengths = np.maximum(lengths, max(NOISE * lengths.max(), TINY))  # what is shorter is rounding, and leans on the others
-    W = retract(((L.s > 0) * (W + Y / lengths)).astype(L.dtype))
-    return MiniBatchSpectralState(W, np.broadcast_to(values**2 / n, W.shape).astype(L.dtype), np.diag(values), 0, 0.0)
+    lengths = np.maximum(lengths, max(START_NOISE * lengths.max(), MIN_DIVISOR))  # shorter vectors are rounding errors
+    return retract(((L.s > 0) * (W + Y / lengths)).astype(L.dtype)), values
 
 
-def stochastic_gradient(L: Laplacian, R: Any, W: Array) -> tuple[Array, int]:
-    """The mean of L r r' W over the rows r of R (Algorithm 1, before the projection), and how many columns of L it took."""
-    ids, at = np.unique(R.indices, return_inverse=True)
-    r = sparse.csr_array((R.data, at, R.indptr), shape=(R.shape[0], len(ids)))
-    B = r.T @ (r @ W[ids].astype(np.float64)) / R.shape[0]
-    return L.times(B.astype(W.dtype), ids), len(ids)
+def stochastic_gradient(L: Laplacian, ids: Array, W: Array) -> Array:
+    """Return n / m L[:, ids] W[ids], whose mean over random sets of m columns is L W."""
+    scale = np.sqrt(L.n)  # of a random vector with one entry that is not zero (Algorithm 1)
+    B = scale * (scale * W[ids].astype(np.float64)) / len(ids)
+    return L.times(B.astype(W.dtype), ids)
 
 
-def inverse(T: Array) -> Array:
-    """Of a symmetric matrix whose eigenvalues should be positive."""
+def regularized_inverse(T: Array) -> Array:
+    """Return the inverse of a symmetric matrix, with a lower bound for its eigenvalues."""
     values, V = np.linalg.eigh(T)
-    return np.asarray(V / np.maximum(values, max(FLAT * values[-1], TINY)) @ V.T)
+    return np.asarray(V / np.maximum(values, max(MIN_RELATIVE_EIGENVALUE * values[-1], MIN_DIVISOR)) @ V.T)
 
 
-def step(
-    L: Laplacian, batches: Batches, rate: float | None, state: MiniBatchSpectralState
-) -> tuple[MiniBatchSpectralState, SpectralInfo]:
-    """One step of Algorithm 2; without a rate, one of harmonic length, in units of the eigenvalues."""
-    W, t = state.W, state.t + 1
-    n, k = W.shape
-    G, columns = stochastic_gradient(L, batches.draw(state.t), W)
-    H, T = project(W, G)
-    share = 1 / (1 + (state.t + state.before) / 2)
-    mean, M = (1 - share) * state.T + share * (T + T.T) / 2, state.M
-    if rate is None:
-        new = retract(W + H @ (share * inverse(mean)).astype(W.dtype))
-    else:
-        M = M + H * H
-        new = retract(W + W.dtype.type(rate / np.sqrt(n)) * H / (np.sqrt(M) + W.dtype.type(EPSILON)))
-    return MiniBatchSpectralState(new, M, mean, t, state.before), SpectralInfo(
-        -float(np.trace(T)) / 2, change(W, new), columns, 2 * n * k * columns + 6 * n * k**2 - k**2
-    )
+def estimate_quotient(L: Laplacian, W: Array, n_rows: int, rng: np.random.Generator) -> Array:
+    """Estimate W' L W from random rows of L: the T for which these rows of W T are nearest to those of L W.
 
-
-def quotients(L: Laplacian, W: Array, count: int, rng: np.random.Generator) -> Array:
-    """W' L W from so many rows of L: the T for which these rows of W T are nearest to those of L W.
-
-    It has no error where W spans eigenvectors. Half of the rows are drawn by their weight in W, which may live on few.
+    The estimate is exact if W spans eigenvectors. Half of the rows are drawn by their norms in W, which may be zero except in a
+    few rows.
     """
-    there, weight = (L.s > 0).ravel(), np.einsum("ij,ij->i", W, W, dtype=np.float64)
-    chances = (weight / weight.sum() + there / there.sum()) / 2
-    ids, times = np.unique(rng.choice(L.n, count, p=chances), return_counts=True)
-    Y = L.s[ids] * L.affinity.picked(L.s * W, ids)
-    scale = np.sqrt(times / chances[ids])[:, None]
+    there, norms2 = (L.s > 0).ravel(), np.einsum("ij,ij->i", W, W, dtype=np.float64)
+    p = (norms2 / norms2.sum() + there / there.sum()) / 2
+    ids, times = np.unique(rng.choice(L.n, n_rows, p=p), return_counts=True)
+    Y = L.s[ids] * L.affinity.row_product(L.s * W, ids)
+    scale = np.sqrt(times / p[ids])[:, None]
     T: Array = np.linalg.lstsq(scale * W[ids].astype(np.float64), scale * Y, rcond=None)[0]
     return T
+
+
+class MiniBatchSpectralSolver(LaplacianSolver):
+    """Stochastic gradient ascent of Tr(W' L W) with harmonic step lengths."""
+
+    def __init__(
+        self, problem: EigenProblem, batch_size: int, init: Literal["sample", "random"], max_iter: int | None, tol: float
+    ) -> None:
+        super().__init__(problem)
+        n = problem.laplacian.n
+        self.batch_size, self.tol = min(batch_size, n), tol
+        self.sample_size = sample_size(n) if init == "sample" and self.k <= MIN_SAMPLE_ROWS else 0
+        self.needs_step = not self.sample_size
+        one_pass = min(-(-n // self.batch_size), MAX_STEPS)
+        self.max_iter = max_iter or (one_pass if self.sample_size else MAX_STEPS)
+
+    def init(self) -> MiniBatchSpectralState:
+        """Return the eigenvectors of a sample of the rows, or random vectors. Rows of degree zero are zero."""
+        L, k, rng = self.laplacian, self.k, generator(self.seed, Stream.INITIAL_SUBSPACE)
+        if self.sample_size:
+            W, values = start_from_sample(L, k, self.sample_size, rng)
+            return MiniBatchSpectralState(W, np.diag(values), 0, self.sample_size / self.batch_size)
+        return MiniBatchSpectralState(retract((L.s > 0) * random_point(L.n, k, rng, L.dtype)), np.zeros((k, k)), 0, 0.0)
+
+    def step(self, state: MiniBatchSpectralState) -> tuple[MiniBatchSpectralState, SpectralInfo]:
+        """Follow the stochastic gradient of a few columns."""
+        W, m = state.W, self.batch_size
+        n, k = W.shape
+        G = stochastic_gradient(self.laplacian, batch_columns(n, m, state.t, self.seed), W)
+        H, T = project(W, G)
+        rate = 1 / (1 + (state.t + state.n_start_steps) / 2)
+        mean = (1 - rate) * state.T + rate * (T + T.T) / 2
+        new = retract(W + H @ (rate * regularized_inverse(mean)).astype(W.dtype))
+        flops = 2 * n * k * m + 6 * n * k**2 - k**2
+        info = SpectralInfo(-float(np.trace(T)) / 2, subspace_change(W, new), m, flops)
+        return state._replace(W=new, T=mean, t=state.t + 1), info
+
+    def converged(self, state: MiniBatchSpectralState, info: SpectralInfo) -> bool:
+        """Return whether the subspace hardly changed, after at least as many columns as the initialization used."""
+        return info.change <= self.tol and state.t * self.batch_size >= self.sample_size
+
+    def eigenvectors(self, state: MiniBatchSpectralState) -> tuple[Array, Array]:
+        """Return the Ritz vectors and values of the subspace, given W' L W or an estimate of it."""
+        L, W = self.laplacian, state.W
+        if self._n_quotient_rows:
+            T = estimate_quotient(L, W, self._n_quotient_rows, generator(self.seed, Stream.QUOTIENT_SAMPLE))
+        else:
+            T = inner(W, L.times(W))
+        return rayleigh_ritz(W, T)
+
+    @property
+    def _n_quotient_rows(self) -> int:
+        """Number of rows of L W from which W' L W is estimated; 0 if it is computed exactly."""
+        L = self.laplacian
+        n_rows = max(MIN_SAMPLE_ROWS, QUOTIENT_ROWS_PER_VECTOR * self.k)
+        return n_rows if isinstance(L.affinity, KernelAffinity) and n_rows < L.n else 0
+
+    @property
+    def overhead(self) -> Mapping[str, int]:
+        """Columns that the initialization and the estimate of W' L W use."""
+        return {"columns": self.sample_size + self._n_quotient_rows}
+
+    def template(self) -> MiniBatchSpectralState:
+        """Return a state of the right types and shapes."""
+        return MiniBatchSpectralState(array_template((self.laplacian.n, self.k)), array_template((self.k, self.k)), 0, 0.0)
 
 
 class MiniBatchSpectral(BaseLaplacianClusterer):
@@ -151,20 +180,19 @@ class MiniBatchSpectral(BaseLaplacianClusterer):
     ----------
     n_clusters : int, default=8
         Number of clusters, and of eigenvectors in the embedding.
-    affinity : {"rbf", "rbf-norm", "self-tuning", "knn", "precomputed"}, default="rbf"
+    affinity : {"rbf", "self-tuning", "knn", "precomputed"}, default="rbf"
         Affinity between two rows. The affinity of a row to itself is zero.
 
         - "rbf": ``exp(-|x - y|^2 / sigma^2)``.
-        - "rbf-norm": ``exp(-|x - y| / sigma^2)``, as printed in [1]_.
         - "self-tuning": ``exp(-|x - y|^2 / (s_x s_y))``, where ``s_x`` is the distance from row x to its nearest neighbor
           number `n_neighbors`.
         - "knn": graph that connects each row with its `n_neighbors` nearest neighbors.
         - "precomputed": X holds the affinities, dense or sparse, symmetric and non-negative. New rows hold their affinities
           to the rows of the fit.
     sigma : float or None, default=None
-        Scale of the affinities "rbf" and "rbf-norm". None estimates it from a sample of the rows: the median distance within
-        which the nearer half of a row's cluster lies, if all clusters have the same size. Non-convex clusters, such as rings,
-        need a smaller value.
+        Scale of the affinity "rbf". None estimates it from a sample of the rows: the median distance within which the nearer
+        half of a row's cluster lies, if all clusters have the same size. Non-convex clusters, such as rings, need a smaller
+        value.
     n_neighbors : int or None, default=None
         Number of neighbors for the affinities "knn" (None is 10) and "self-tuning" (None is 7).
     neighbors : {"exact", "pynndescent"}, default="exact"
@@ -179,24 +207,12 @@ class MiniBatchSpectral(BaseLaplacianClusterer):
         are needed. "auto" stores up to 1 GiB (about 16,000 rows of float32). Graphs ("knn", "precomputed") are in memory
         anyway, and stay sparse if they are sparse.
     batch_size : int, default=500
-        Number of columns per step (m in the paper); the expected number if ``batch="drawn"``.
-    n_vectors : int or None, default=None
-        Number of random vectors averaged per gradient (N_r in the paper). None uses one per column, which has the least
-        variance.
-    batch : {"shuffled", "drawn"}, default="shuffled"
-        Sampling of the columns. "shuffled" visits all columns in random order before any is used again. "drawn" includes each
-        column in each vector with probability ``batch_size / (n_vectors * n_samples)``, as in the paper.
+        Number of columns per step. All columns are used, in random order, before any is used again.
     init : {"sample", "random"}, default="sample"
         Initialization of the eigenvectors. "sample" extends the eigenvectors of 1000 rows (up to 3000 if there are more than
-        200,000 rows) to all rows. "random" starts from random vectors, as in the paper; it is always used for more than 1000
-        clusters. For a sparse graph, "sample" uses the Lanczos method, as `ExactSpectral` does, and no batches, because a
-        product with the whole graph is cheap.
-    steps : {"adagrad", "harmonic"}, default="harmonic"
-        Step lengths. "adagrad" adapts them per entry, as in the paper. "harmonic" uses ``2 / (t + 2)`` in step t, in units of
-        the inverse eigenvalues; the columns used by the initialization count as steps.
-    learning_rate : float or None, default=None
-        Master step length of AdaGrad, in units of ``1 / sqrt(n_samples)``, at most 1e6. None is 0.3 for ``init="sample"`` and 1
-        for ``init="random"``. It must be None for ``steps="harmonic"``.
+        200,000 rows) to all rows. "random" starts from random vectors; it is always used for more than 1000 clusters. For a
+        sparse graph, "sample" uses the Lanczos method, as `ExactSpectral` does, and no batches, because a product with the
+        whole graph is cheap.
     max_iter : int or None, default=None
         Maximum number of steps. None is 200; with ``init="sample"``, the number of steps that use each column once, if that is
         smaller.
@@ -236,13 +252,13 @@ class MiniBatchSpectral(BaseLaplacianClusterer):
     history_ : list of dict
         One record per step: step, seconds, objective (-1/2 Tr(W' L W) or an estimate of it), change (root mean square of the
         sines of the angles between the subspaces before and after the step), columns (number of columns of the affinity matrix
-        used) and flops (operation count by the formulas of Han and Filippone, given the affinities).
+        used) and flops (operation count by the formulas of [1]_, given the affinities).
     n_iter_ : int
         Number of steps.
     stop_reason_ : {"converged", "max_iter", "time_budget", "callback"}
         Why the steps ended.
     extension_ : Extension
-        Nystroem extension used by `predict` and `transform`. It refers to X, which is not copied and must not be
+        Nyström extension used by `predict` and `transform`. It refers to X, which is not copied and must not be
         modified.
     n_features_in_ : int
         Number of features seen during `fit`.
@@ -263,8 +279,11 @@ class MiniBatchSpectral(BaseLaplacianClusterer):
     `eigenvalues_` are those of W' L W. For more than 1000 rows whose affinities are not in memory, this matrix is estimated
     from 1000 rows of L W: accurately where W is close to the eigenvectors, and within a few hundredths elsewhere.
 
-    Differs from [1]_: W starts from the eigenvectors of a sample, steps are harmonic by default, the step length is in units of
-    ``1 / sqrt(n_samples)``, and W is rotated into eigenvectors at the end.
+    Step t has the length ``2 / (t + 2)``, in units of the inverse eigenvalues; the columns used by the initialization count as
+    steps.
+
+    Differs from [1]_: W starts from the eigenvectors of a sample, step lengths are harmonic instead of AdaGrad's, and W is
+    rotated into eigenvectors at the end.
 
     References
     ----------
@@ -287,41 +306,30 @@ class MiniBatchSpectral(BaseLaplacianClusterer):
         **BaseLaplacianClusterer._parameter_constraints,
         "degree_samples": [StrOptions({"auto"}), Count(), None],
         "batch_size": [Count()],
-        "n_vectors": [Count(), None],
-        "batch": [StrOptions({"shuffled", "drawn"})],
-        "init": [StrOptions(set(RATES))],
-        "steps": [StrOptions({"adagrad", "harmonic"})],
-        "learning_rate": [Interval(Real, 0, FURTHEST, closed="right"), None],
+        "init": [StrOptions({"sample", "random"})],
         "max_iter": [Count(), None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "time_budget": [Interval(Real, 0, None, closed="right"), None],
     }
 
     batch_size: int
-    n_vectors: int | None
-    batch: Literal["shuffled", "drawn"]
     init: Literal["sample", "random"]
-    steps: Literal["adagrad", "harmonic"]
-    learning_rate: float | None
     max_iter: int | None
     tol: float
+    time_budget: float | None
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
-        affinity: Literal["rbf", "rbf-norm", "self-tuning", "knn", "precomputed"] = "rbf",
+        affinity: AffinityName = "rbf",
         sigma: float | None = None,
         n_neighbors: int | None = None,
         neighbors: Literal["exact", "pynndescent"] = "exact",
         degree_samples: int | Literal["auto"] | None = "auto",
         store: bool | Literal["auto"] = False,
         batch_size: int = 500,
-        n_vectors: int | None = None,
-        batch: Literal["shuffled", "drawn"] = "shuffled",
         init: Literal["sample", "random"] = "sample",
-        steps: Literal["adagrad", "harmonic"] = "harmonic",
-        learning_rate: float | None = None,
         max_iter: int | None = None,
         tol: float = 0.02,
         time_budget: float | None = None,
@@ -340,11 +348,7 @@ class MiniBatchSpectral(BaseLaplacianClusterer):
         self.degree_samples = degree_samples
         self.store = store
         self.batch_size = batch_size
-        self.n_vectors = n_vectors
-        self.batch = batch
         self.init = init
-        self.steps = steps
-        self.learning_rate = learning_rate
         self.max_iter = max_iter
         self.tol = tol
         self.time_budget = time_budget
@@ -355,48 +359,14 @@ class MiniBatchSpectral(BaseLaplacianClusterer):
         self.callback = callback
         self.verbose = verbose
 
-    def _validate_params(self) -> None:
-        super()._validate_params()
-        if (self.n_vectors or 1) > self.batch_size:
-            raise ValueError(f"n_vectors={self.n_vectors} vectors share batch_size={self.batch_size} columns: ask for fewer.")
-        if self.learning_rate is not None and self.steps == "harmonic":
-            raise ValueError(
-                f"learning_rate={self.learning_rate} is AdaGrad's, but steps='harmonic' have lengths of their own: leave it at "
-                "None, or ask for steps='adagrad'."
-            )
-
-    def _degree_columns(self, affinity: Affinity) -> int | None:
+    def _n_degree_columns(self, affinity: Affinity) -> int | None:
         if self.degree_samples != "auto":
-            return super()._degree_columns(affinity)
-        return COLUMNS if affinity.n > FEW_ROWS and isinstance(affinity, KernelAffinity) else None
+            return super()._n_degree_columns(affinity)
+        is_large = affinity.n > MAX_ROWS_FOR_EXACT_DEGREES and isinstance(affinity, KernelAffinity)
+        return DEGREE_COLUMNS if is_large else None
 
-    def _solve(self, L: Laplacian, session: CheckpointSession, deadline: float | None) -> tuple[Array, Array, RunResult]:
-        k, size = self.n_clusters, min(self.batch_size, L.n)
-        if self.init == "sample" and isinstance(L.affinity, GraphAffinity) and is_sparse(L.affinity.A):
-            return self._solve_at_once(L, session)
-        batches = Batches(L.n, size, min(self.n_vectors or size, size), self.batch == "drawn", session.seed)
-        rng, used = generator(session.seed, 1 << 43), 0
-        if self.init == "sample" and k <= START:
-            used = sample_size(L.n)
-
-        def begin() -> MiniBatchSpectralState:
-            if used:
-                return start_from_sample(L, k, used, rng)._replace(before=used / size)
-            W = retract((L.s > 0) * random_point(L.n, k, rng, L.dtype))  # rows of degree zero stay zero
-            return MiniBatchSpectralState(W, np.zeros_like(W), np.zeros((k, k)), 0, 0.0)
-
-        looks = max(START, PER_VECTOR * k) if isinstance(L.affinity, KernelAffinity) else 0
-        looks *= looks < L.n
-        rate = None if self.steps == "harmonic" else self.learning_rate or RATES[self.init]
-        outcome = self._drive(
-            session,
-            lambda state: step(L, batches, rate, state),
-            begin,
-            lambda state, info: info.change <= self.tol and state.t * size >= used and info.columns > 0,  # a draw may be empty
-            Limits(self.max_iter or (min(-(-L.n // size), MOST) if used else MOST), deadline, needs_step=not used),
-            {"columns": used + looks},
-            like=MiniBatchSpectralState(zeros((L.n, k)), zeros((L.n, k)), zeros((k, k)), 0, 0.0),
-        )
-        W = outcome.state.W
-        W, values = rotated(W, quotients(L, W, looks, generator(session.seed, 1 << 45)) if looks else inner(W, L.times(W)))
-        return W, values, outcome
+    def _make_laplacian_solver(self, problem: EigenProblem) -> LaplacianSolver:
+        affinity = problem.laplacian.affinity
+        if self.init == "sample" and isinstance(affinity, GraphAffinity) and is_sparse(affinity.A):
+            return LanczosSolver(problem)
+        return MiniBatchSpectralSolver(problem, self.batch_size, self.init, self.max_iter, self.tol)

@@ -1,14 +1,17 @@
-"""`PowerSpectral`: spectral clustering by the power method.
+"""Spectral clustering by the block power method.
 
+References
+----------
 C. Boutsidis, P. Kambadur, A. Gittens (2015), Spectral clustering via the power method - provably, ICML.
-Differs from the paper: the vectors are made orthonormal between the powers, which changes no subspace but keeps float32
-from losing the small eigenvalues; powers may end when the subspace does not change any more; and, as L may have negative
-eigenvalues, whose powers grow as well, they are powers of L + c I, with c as far as W' L W has been found below zero.
+
+Differs from the paper: the vectors are orthonormalized after each power, which changes no subspace but keeps float32 from
+losing the small eigenvalues; steps end early once the subspace does not change; and the powers are those of L + c I, where -c
+is the smallest eigenvalue of W' L W found so far, because negative eigenvalues of large magnitude would dominate otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -16,31 +19,65 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from ..data.types import Array
-from ..fit.checkpoint import CheckpointSession
-from ..fit.loop import Limits, RunResult
 from ..fit.parameters import Count
-from ..fit.random_streams import generator
-from .embedding import SpectralInfo, zeros
-from .laplacian import Laplacian
-from .laplacian_operator import BaseLaplacianClusterer
-from .manifold import change, inner, random_point, retract
+from ..fit.random_streams import Stream, generator
+from .affinity_factory import AffinityName
+from .laplacian_operator import BaseLaplacianClusterer, EigenProblem, LaplacianSolver
+from .manifold import inner, random_point, retract, subspace_change
+from .solver import SpectralInfo, array_template
 
 
 class PowerState(NamedTuple):
+    """State between two steps."""
+
     W: Array  # (n, k) orthonormal
-    Y: Array  # (n, k): L + c I times the W before it
+    Y: Array  # (n, k): L + c I times the previous W
     c: float
 
 
-def step(L: Laplacian, state: PowerState) -> tuple[PowerState, SpectralInfo]:
-    """One power."""
-    n, k = state.W.shape
-    Y = L.times(state.W)
-    T = inner(state.W, Y)
-    c = max(state.c, -float(np.linalg.eigvalsh((T + T.T) / 2)[0]))
-    Y += Y.dtype.type(c) * state.W
-    W = retract(Y)
-    return PowerState(W, Y, c), SpectralInfo(-float(np.trace(T)) / 2, change(state.W, W), n, 2 * n * n * k - n * k)
+class PowerSolver(LaplacianSolver):
+    """Power iteration on k vectors, which are orthonormalized after each step."""
+
+    def __init__(self, problem: EigenProblem, max_iter: int, tol: float) -> None:
+        super().__init__(problem)
+        self.max_iter, self.tol = max_iter, tol
+
+    def init(self) -> PowerState:
+        """Return random vectors; rows of degree zero are zero."""
+        L = self.laplacian
+        W = random_point(L.n, self.k, generator(self.seed, Stream.INITIAL_SUBSPACE), L.dtype)
+        W = retract((L.s > 0) * W)
+        return PowerState(W, W, 0.0)
+
+    def step(self, state: PowerState) -> tuple[PowerState, SpectralInfo]:
+        """Multiply by L + c I once."""
+        n, k = state.W.shape
+        Y = self.laplacian.times(state.W)
+        T = inner(state.W, Y)
+        c = max(state.c, -float(np.linalg.eigvalsh((T + T.T) / 2)[0]))
+        Y += Y.dtype.type(c) * state.W
+        W = retract(Y)
+        info = SpectralInfo(-float(np.trace(T)) / 2, subspace_change(state.W, W), n, 2 * n * n * k - n * k)
+        return PowerState(W, Y, c), info
+
+    def converged(self, state: PowerState, info: SpectralInfo) -> bool:
+        """Return whether the subspace changed by no more than the tolerance."""
+        return info.change <= self.tol
+
+    def eigenvectors(self, state: PowerState) -> tuple[Array, Array]:
+        """Return the left singular vectors of the last product, and the singular values without the shift."""
+        U, values, _ = np.linalg.svd(state.Y, full_matrices=False)
+        return U, values.astype(np.float64) - state.c
+
+    @property
+    def overhead(self) -> Mapping[str, int]:
+        """Operations of the singular value decomposition."""
+        return {"flops": 2 * self.laplacian.n * self.k**2 + 2 * self.k**3}
+
+    def template(self) -> PowerState:
+        """Return a state of the right types and shapes."""
+        n, k = self.laplacian.n, self.k
+        return PowerState(array_template((n, k)), array_template((n, k)), 0.0)
 
 
 class PowerSpectral(BaseLaplacianClusterer):
@@ -50,20 +87,19 @@ class PowerSpectral(BaseLaplacianClusterer):
     ----------
     n_clusters : int, default=8
         Number of clusters, and of eigenvectors in the embedding.
-    affinity : {"rbf", "rbf-norm", "self-tuning", "knn", "precomputed"}, default="rbf"
+    affinity : {"rbf", "self-tuning", "knn", "precomputed"}, default="rbf"
         Affinity between two rows. The affinity of a row to itself is zero.
 
         - "rbf": ``exp(-|x - y|^2 / sigma^2)``.
-        - "rbf-norm": ``exp(-|x - y| / sigma^2)``, as printed in [2]_.
         - "self-tuning": ``exp(-|x - y|^2 / (s_x s_y))``, where ``s_x`` is the distance from row x to its nearest neighbor
           number `n_neighbors`.
         - "knn": graph that connects each row with its `n_neighbors` nearest neighbors.
         - "precomputed": X holds the affinities, dense or sparse, symmetric and non-negative. New rows hold their affinities
           to the rows of the fit.
     sigma : float or None, default=None
-        Scale of the affinities "rbf" and "rbf-norm". None estimates it from a sample of the rows: the median distance within
-        which the nearer half of a row's cluster lies, if all clusters have the same size. Non-convex clusters, such as rings,
-        need a smaller value.
+        Scale of the affinity "rbf". None estimates it from a sample of the rows: the median distance within which the nearer
+        half of a row's cluster lies, if all clusters have the same size. Non-convex clusters, such as rings, need a smaller
+        value.
     n_neighbors : int or None, default=None
         Number of neighbors for the affinities "knn" (None is 10) and "self-tuning" (None is 7).
     neighbors : {"exact", "pynndescent"}, default="exact"
@@ -71,8 +107,8 @@ class PowerSpectral(BaseLaplacianClusterer):
         pynndescent (dense rows only).
     degree_samples : int or None, default=None
         Number of random columns from which to estimate the degrees (the row sums of the affinity matrix). None computes them
-        from all pairs of rows, which is also done where the affinities are stored. `degree_error_` is the estimated error. The
-        degrees of new rows are exact: if those of the fit are far off, similar rows may get different embeddings.
+        from all pairs of rows, which is also done if the affinities are stored. `degree_error_` is the estimated error. The
+        degrees of new rows are exact: if those of the fit are inaccurate, similar rows may get different embeddings.
     store : bool or "auto", default=False
         Whether to keep the full matrix of n_samples x n_samples affinities in memory instead of computing columns when they
         are needed. "auto" stores up to 1 GiB (about 16,000 rows of float32). Graphs ("knn", "precomputed") are in memory
@@ -115,13 +151,13 @@ class PowerSpectral(BaseLaplacianClusterer):
     history_ : list of dict
         One record per step: step, seconds, objective (-1/2 Tr(W' L W) or an estimate of it), change (root mean square of the
         sines of the angles between the subspaces before and after the step), columns (number of columns of the affinity matrix
-        used) and flops (operation count by the formulas of Han and Filippone, given the affinities).
+        used) and flops (operation count by the formulas of [2]_, given the affinities).
     n_iter_ : int
         Number of steps.
     stop_reason_ : {"converged", "max_iter", "time_budget", "callback"}
         Why the steps ended.
     extension_ : Extension
-        Nystroem extension used by `predict` and `transform`. It refers to X, which is not copied and must not be
+        Nyström extension used by `predict` and `transform`. It refers to X, which is not copied and must not be
         modified.
     n_features_in_ : int
         Number of features seen during `fit`.
@@ -159,7 +195,7 @@ class PowerSpectral(BaseLaplacianClusterer):
     """
 
     _not_distributable_because = (
-        "it compares all rows with all others: take NystromSpectral, LandmarkSpectral or MiniBatchSpectral"
+        "it compares all rows with all others: use NystromSpectral, LandmarkSpectral or MiniBatchSpectral"
     )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseLaplacianClusterer._parameter_constraints,
@@ -170,12 +206,13 @@ class PowerSpectral(BaseLaplacianClusterer):
 
     max_iter: int
     tol: float
+    time_budget: float | None
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
-        affinity: Literal["rbf", "rbf-norm", "self-tuning", "knn", "precomputed"] = "rbf",
+        affinity: AffinityName = "rbf",
         sigma: float | None = None,
         n_neighbors: int | None = None,
         neighbors: Literal["exact", "pynndescent"] = "exact",
@@ -208,22 +245,5 @@ class PowerSpectral(BaseLaplacianClusterer):
         self.callback = callback
         self.verbose = verbose
 
-    def _solve(self, L: Laplacian, session: CheckpointSession, deadline: float | None) -> tuple[Array, Array, RunResult]:
-        k = self.n_clusters
-
-        def begin() -> PowerState:
-            W = random_point(L.n, k, generator(session.seed, 1 << 43), L.dtype)
-            W = retract((L.s > 0) * W)  # rows of degree zero stay zero
-            return PowerState(W, W, 0.0)
-
-        outcome = self._drive(
-            session,
-            lambda state: step(L, state),
-            begin,
-            lambda state, info: info.change <= self.tol,
-            Limits(self.max_iter, deadline, needs_step=True),
-            {"flops": 2 * L.n * k**2 + 2 * k**3},  # the SVD
-            like=PowerState(zeros((L.n, k)), zeros((L.n, k)), 0.0),
-        )
-        U, values, _ = np.linalg.svd(outcome.state.Y, full_matrices=False)
-        return U, values.astype(np.float64) - outcome.state.c, outcome
+    def _make_laplacian_solver(self, problem: EigenProblem) -> PowerSolver:
+        return PowerSolver(problem, self.max_iter, self.tol)
