@@ -30,7 +30,7 @@ MODELS = {
     "VarianceReducedKMeans": lambda: shoal.VarianceReducedKMeans(12, max_iter=12, tol=0, random_state=1),
     "SphericalMixture": lambda: shoal.SphericalMixture(12, n_init=2, init="random", max_iter=8, tol=0, random_state=1),
     "BinaryKMeans": lambda: shoal.BinaryKMeans(12, n_init=2, init="random", max_iter=10, random_state=1),
-    "CompressedKMeans": lambda: shoal.CompressedKMeans(12, n_bits=32, learn="paper", max_iter=6, random_state=1),
+    "CompressedKMeans": lambda: shoal.CompressedKMeans(12, n_bits=32, max_iter=6, random_state=1),
     "MiniBatchSpectral": lambda: shoal.MiniBatchSpectral(12, batch_size=100, max_iter=6, tol=0, n_init=2, random_state=1),
     "PowerSpectral": lambda: shoal.PowerSpectral(12, max_iter=4, tol=0, n_init=2, random_state=1),
     "NystromSpectral": lambda: shoal.NystromSpectral(12, n_samples=100, n_init=2, random_state=1),

@@ -96,7 +96,7 @@ def test_goes_on_to_the_same_bits(name, layout, tmp_path):
 
 
 STAGES = {
-    "CompressedKMeans": {"clusters of the sketch", "lessons of start 0", "the code", "starts"},
+    "CompressedKMeans": {"clusters of the sketch", "the hyperplanes", "the code", "starts"},
     "LandmarkSpectral": {"landmarks", "eigenvectors", "clusters"},
     "NystromSpectral": {"eigenvectors", "clusters"},
     **{f"{name}Spectral": {"degrees", "eigenvectors", "clusters"} for name in ("MiniBatch", "Power", "Exact")},
