@@ -1,4 +1,4 @@
-"""Runs: data sets and substitutes, seeds and time limits, trails of fits."""
+"""Runs: data sets and substitutes, seeds and time limits, trajectories of fits."""
 
 import numpy as np
 import pytest
@@ -118,11 +118,11 @@ def test_progress_and_remaining_time():
 
 
 @pytest.mark.parametrize("model", [KMeans, OnlineKMeans])
-def test_a_trail_matches_shorter_fits(model):
+def test_a_trajectory_matches_shorter_fits(model):
     options = {"n_clusters": 5, "init": curves.first_rows(X, 5, 1), "random_state": 0, "tol": 0.0}
-    trail = curves.update_sequential(model(max_iter=4, **options), X, every=True)
-    assert list(trail.steps) == list(range(1, len(trail.centers) + 1))
-    for t, C in zip(trail.steps, trail.centers, strict=True):
+    trajectory = curves.record_trajectory(model(max_iter=4, **options), X, every=True)
+    assert list(trajectory.steps) == list(range(1, len(trajectory.centers) + 1))
+    for t, C in zip(trajectory.steps, trajectory.centers, strict=True):
         np.testing.assert_allclose(C, model(max_iter=t, **options).fit(X).cluster_centers_, rtol=1e-12)
 
 
@@ -144,15 +144,19 @@ def test_centroids_are_not_kept_between_seeds():
     """A record of text data takes 20 MB: all seeds together would exceed the memory."""
     work = Run(run.TINY, NOTHING)
     seen = nested.one_seed(nested.Split(work, "news"), 0), variance.one_seed(X, 5, 0, 1.1)
-    assert all(not trail.centers and len(trail.seconds) == len(values) for found in seen for trail, values in found.values())
+    assert all(
+        not trajectory.centers and len(trajectory.seconds) == len(values)
+        for found in seen
+        for trajectory, values in found.values()
+    )
 
 
 def test_long_fits_are_recorded_at_growing_intervals():
     model = MiniBatchKMeans(5, batch_size=50, max_iter=300, max_no_improvement=None, tol=0.0, random_state=0)
-    trail = curves.update_sequential(model, X)
-    assert trail.steps[-1] == 300
-    assert len(trail.steps) < 150
-    assert trail.energies(X)[-1] == pytest.approx(model.inertia_ / len(X))
+    trajectory = curves.record_trajectory(model, X)
+    assert trajectory.steps[-1] == 300
+    assert len(trajectory.steps) < 150
+    assert trajectory.energies(X)[-1] == pytest.approx(model.inertia_ / len(X))
 
 
 def test_values_at_times_and_times_of_values():

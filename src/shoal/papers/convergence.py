@@ -19,7 +19,7 @@ from ..metrics import energy
 from ..report.draw import Line
 from ..report.words import count_noun
 from .claims import Check, Claim
-from .curves import first_rows, update_sequential
+from .curves import first_rows, record_trajectory
 from .run import Experiment, Finding, Paper, Run
 from .show import chart, grid
 
@@ -134,7 +134,7 @@ def trial(X: Array, seed: int) -> tuple[dict[str, Array], dict[str, float]]:
     }
     curves, ends = {}, {}
     for name, model in models.items():
-        found = [energy(X, C) for C in (start, *update_sequential(model, X, every=True).centers)]
+        found = [energy(X, C) for C in (start, *record_trajectory(model, X, every=True).centers)]
         curves[name] = np.array([*found, *[found[-1]] * (EPOCHS + 1 - len(found))])
         further = {**common, "init": model.cluster_centers_, "max_iter": MORE}
         ends[name] = float(KMeans(K, **further).fit(X).inertia_)

@@ -12,18 +12,18 @@ from ..data.types import Array
 from ..fit.checkpoint import CHECKPOINT_STORE, FitProgress
 from ..metrics import energy
 
-APART = 1.1  # ratio of the times of two successive records, so that long fits are recorded at a constant relative rate
+MIN_TIME_RATIO = 1.1  # ratio of the times of successive records, so that long fits do not fill the memory
 
 
-class Trail(NamedTuple):
+class Trajectory(NamedTuple):
     """Centroids after some steps of a fit, including the last."""
 
     seconds: Array  # (t): since the start of the first step
     steps: Array  # (t)
     centers: list[Array]
 
-    def without_bounds(self) -> Trail:
-        """Return the trail without its centroids, which would exceed the memory for 20 seeds of wide sparse rows."""
+    def without_centers(self) -> Trajectory:
+        """Return the trajectory without its centroids, which would exceed the memory for 20 seeds of wide sparse rows."""
         return self._replace(centers=[])
 
     def energies(self, X: Any) -> Array:
@@ -31,11 +31,11 @@ class Trail(NamedTuple):
         return np.array([energy(X, C) / X.shape[0] for C in self.centers])
 
 
-class _Follower:
+class _TrajectoryRecorder:
     """Checkpoint store that records the centroids of a fit instead of saving them."""
 
-    def __init__(self, every: bool, apart: float) -> None:
-        self.every, self.apart, self.next = every, apart, 0.0
+    def __init__(self, every: bool, time_ratio: float) -> None:
+        self.every, self.time_ratio, self.next = every, time_ratio, 0.0
         self.seen: list[tuple[float, int, Array]] = []
 
     def resume(self, about: dict[str, Any]) -> FitProgress | None:
@@ -50,7 +50,7 @@ class _Follower:
         run = starts.run
         last = run.history[-1]
         if self.every or last["seconds"] >= self.next:
-            self.next = self.apart * last["seconds"]
+            self.next = self.time_ratio * last["seconds"]
             self.seen.append((last["seconds"], last["step"], run.state.centers.copy()))
 
     def refuse(self, name: str) -> None:
@@ -62,25 +62,25 @@ class _Follower:
 
 
 @contextlib.contextmanager
-def _watched_by(follower: _Follower) -> Iterator[None]:
-    """Use the follower as the checkpoint store of all fits in this block."""
-    token = CHECKPOINT_STORE.set(follower)
+def _recording(recorder: _TrajectoryRecorder) -> Iterator[None]:
+    """Use the recorder as the checkpoint store of all fits in this block."""
+    token = CHECKPOINT_STORE.set(recorder)
     try:
         yield
     finally:
         CHECKPOINT_STORE.reset(token)
 
 
-def update_sequential(model: Any, X: Any, every: bool = False, apart: float = APART) -> Trail:
-    """Fit the model and return its centroids after every step, or at times that grow by the factor `apart`."""
-    follower = _Follower(every, apart)
-    with _watched_by(follower):
+def record_trajectory(model: Any, X: Any, every: bool = False, time_ratio: float = MIN_TIME_RATIO) -> Trajectory:
+    """Fit the model and return its centroids after every step, or at times that grow by the factor `time_ratio`."""
+    recorder = _TrajectoryRecorder(every, time_ratio)
+    with _recording(recorder):
         model.fit(X)
     last = model.history_[-1]
-    seen = [(s, t, model._frame.out_of(C, np.dtype(np.float64))) for s, t, C in follower.seen if t < last["step"]]
+    seen = [(s, t, model._frame.out_of(C, np.dtype(np.float64))) for s, t, C in recorder.seen if t < last["step"]]
     seen.append((last["seconds"], last["step"], model.cluster_centers_))
     seconds, steps, centers = zip(*seen, strict=True)
-    return Trail(np.array(seconds), np.array(steps), list(centers))
+    return Trajectory(np.array(seconds), np.array(steps), list(centers))
 
 
 def at(times: Array, seconds: Array, values: Array) -> Array:

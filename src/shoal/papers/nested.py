@@ -21,7 +21,7 @@ from ..kmeans.minibatch import MiniBatchKMeans
 from ..kmeans.nested import NestedKMeans
 from ..report.draw import Line
 from .claims import Check, Claim
-from .curves import Trail, at, first_rows, over_seeds, soonest, update_sequential
+from .curves import Trajectory, at, first_rows, over_seeds, record_trajectory, soonest
 from .made import deformed
 from .run import Experiment, Finding, Paper, Run
 from .show import averaged, chart, grid
@@ -150,21 +150,21 @@ def models(split: Split, seed: int, budget: float | None) -> dict[str, Any]:
     }
 
 
-def one_seed(split: Split, seed: int) -> dict[str, tuple[Trail, Array]]:
-    """Return the trail and the validation energies of each method.
+def one_seed(split: Split, seed: int) -> dict[str, tuple[Trajectory, Array]]:
+    """Return the trajectory and the validation energies of each method.
 
     Mini-batches do not converge. They get 1.2 times the time of Lloyd's algorithm, or 12 times that of nested batches,
     whichever is longer.
     """
-    found: dict[str, tuple[Trail, Array]] = {}
+    found: dict[str, tuple[Trajectory, Array]] = {}
     budget: float | None = None
     for name in (LLOYD, YINYANG, NMBATCH, OURS, MBATCH):
-        trail = update_sequential(models(split, seed, budget)[name], split.X)
-        found[name] = trail.without_bounds(), (values := trail.energies(split.test))
+        trajectory = record_trajectory(models(split, seed, budget)[name], split.X)
+        found[name] = trajectory.without_centers(), (values := trajectory.energies(split.test))
         if name == LLOYD:
-            budget = 1.2 * float(trail.seconds[-1]) + 0.2
+            budget = 1.2 * float(trajectory.seconds[-1]) + 0.2
         elif name == NMBATCH:
-            budget = max(budget or 0.0, 12 * soonest(trail.seconds, values, NEAR * float(values.min())))
+            budget = max(budget or 0.0, 12 * soonest(trajectory.seconds, values, NEAR * float(values.min())))
     return found
 
 
@@ -199,7 +199,7 @@ def race(run: Run, name: str) -> Finding:
     return Finding([shown], _measure(name, kind, runs))
 
 
-def _measure(name: str, kind: str, runs: list[dict[str, tuple[Trail, Array]]]) -> dict[str, float]:
+def _measure(name: str, kind: str, runs: list[dict[str, tuple[Trajectory, Array]]]) -> dict[str, float]:
     """Return the measurements of Figure 2.
 
     The best energy is the lowest of all methods from the same initialization, as another one may lead to a better minimum. A
@@ -231,11 +231,13 @@ def thresholds(run: Run, name: str = "mnist") -> Finding:
     for seed in run.seeds(SEEDS):
         start = first_rows(split.X, split.k, seed)
         common: dict[str, Any] = {"init": start, "random_state": seed, "tol": 0.0, "batch_size": split.batch, "max_iter": 1000}
-        once = update_sequential(KMeans(split.k, init=start, algorithm="lloyd", max_iter=2), split.X).seconds[-1] / 2
+        once = record_trajectory(KMeans(split.k, init=start, algorithm="lloyd", max_iter=2), split.X).seconds[-1] / 2
         for (algorithm, rho), found in ends.items():
             model = NestedKMeans(split.k, rho=rho, algorithm=algorithm, time_budget=20 * once, **common)
-            trail = update_sequential(model, split.X)
-            values = at(np.maximum(np.array([2, 10]) * once, trail.seconds[0]), trail.seconds, trail.energies(split.test))
+            trajectory = record_trajectory(model, split.X)
+            values = at(
+                np.maximum(np.array([2, 10]) * once, trajectory.seconds[0]), trajectory.seconds, trajectory.energies(split.test)
+            )
             best = min(best, float(values[-1]))
             found.append(list(values))
     error = {key: 100 * (np.mean(found, axis=0) / best - 1) for key, found in ends.items()}

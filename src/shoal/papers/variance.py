@@ -19,7 +19,7 @@ from ..metrics import accuracy, normalized_mutual_info_score, purity
 from ..report.draw import Line
 from ..report.words import count_noun
 from .claims import Check, Claim
-from .curves import Trail, at, first_rows, soonest, update_sequential
+from .curves import Trajectory, at, first_rows, record_trajectory, soonest
 from .run import Experiment, Finding, Paper, Run
 from .show import chart, grid
 from .variance_reduced_kmeans import random_epochs, svrg
@@ -140,14 +140,14 @@ def model(name: str, k: int, start: Any, seed: int, budget: float | None, **more
     return VarianceReducedKMeans(k, variant=name.lower(), **{"max_iter": 300, "tol": 0.0, **common})
 
 
-def one_seed(X: Any, k: int, seed: int, apart: float) -> dict[str, tuple[Trail, Any]]:
-    """Return the trail and the losses of each method, all with the time budget of STEPS steps of batch k-means."""
+def one_seed(X: Any, k: int, seed: int, time_ratio: float) -> dict[str, tuple[Trajectory, Any]]:
+    """Return the trajectory and the losses of each method, all with the time budget of STEPS steps of batch k-means."""
     start, budget, found = first_rows(X, k, seed), None, {}
     for method in (*METHODS, BOUNDED):
         most = {"max_iter": STEPS, "tol": 0.0} if method in (BATCH, BOUNDED) else {}
-        trail = update_sequential(model(method, k, start, seed, budget, **most), X, apart=apart)
-        found[method] = trail.without_bounds(), trail.energies(X)
-        budget = budget or LONGER * float(trail.seconds[-1]) + 0.05
+        trajectory = record_trajectory(model(method, k, start, seed, budget, **most), X, time_ratio=time_ratio)
+        found[method] = trajectory.without_centers(), trajectory.energies(X)
+        budget = budget or LONGER * float(trajectory.seconds[-1]) + 0.05
     return found
 
 
@@ -199,13 +199,13 @@ def race(run: Run, name: str) -> Finding:
     return Finding([figure, table], {f"{name}: {key}": value for key, value in measured.items()})
 
 
-def _in_time(found: dict[str, tuple[Trail, Any]], method: str) -> float:
+def _in_time(found: dict[str, tuple[Trajectory, Any]], method: str) -> float:
     """Return the loss of a method at the time when batch k-means ends."""
-    trail, losses = found[method]
-    return float(np.interp(found[BATCH][0].seconds[-1], trail.seconds, losses))
+    trajectory, losses = found[method]
+    return float(np.interp(found[BATCH][0].seconds[-1], trajectory.seconds, losses))
 
 
-def _speed_up(runs: list[dict[str, tuple[Trail, Any]]], goals: list[float], method: str, far: float = REACHED) -> float:
+def _speed_up(runs: list[dict[str, tuple[Trajectory, Any]]], goals: list[float], method: str, far: float = REACHED) -> float:
     """Return the median speed-up over batch k-means to `far` times its final loss; 0 if most runs do not reach it."""
     taken, batch = (
         np.array([soonest(found[m][0].seconds, found[m][1], far * e) for found, e in zip(runs, goals, strict=True)])
