@@ -127,7 +127,7 @@ def accuracy(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 def codes_memory(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
     """Memory and time to compress and cluster a 4 GB file."""
     if not Path("/proc/self/status").exists():
-        lab.leave_out("codes_memory: only Linux tells how much memory is resident")
+        lab.leave_out("codes_memory: resident memory can only be read on Linux")
         return
     n, d, k = (20_000, 128, 20) if lab.quick else (8_000_000, 128, 100)
     files = map_of_blobs(lab, n, d, k)
