@@ -1,6 +1,6 @@
 """Compare the results of every estimator before and after a change, bit for bit.
 
-`python -m bench.regression record FILE` writes labels, centres, energies and histories of fits to small data sets;
+`python -m bench.regression record FILE` writes labels, centroids, energies and histories of fits to small data sets;
 `python -m bench.regression compare FILE` repeats the fits and lists every field that differs. Spectral results depend on the
 LAPACK library and on the CPU, so record and compare on the same machine.
 """

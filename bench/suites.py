@@ -22,11 +22,11 @@ Suite = Callable[[Lab, Sequence[str]], Iterator[Entry]]
 
 DIFFERENCE = (
     "Seconds of one iteration: the difference between fits of two lengths from the same start, divided by the difference of "
-    "their iterations, so that set-up and final labels count for nobody. Medians."
+    "their iterations, so that set-up and final labels do not count. Medians."
 )
 WHOLE = (
     "Seconds of a whole fit, set-up included; our own, scikit-learn's and scikit-learn-intelex's fits also label the rows at "
-    "the end, the others return centres only. Medians."
+    "the end, the others return centroids only. Medians."
 )
 
 
