@@ -6,7 +6,7 @@ import pytest
 import shoal
 from shoal.binary import LinearCode
 from shoal.report import gather
-from tests.formats.resealed import MODELS, SCALARS, arrays_like, data_for, harmless, use_fitted
+from tests.formats.resealed import MODELS, SCALARS, arrays_like, data_for, describe_harm, use_fitted
 
 X = data_for("KMeans")
 
@@ -19,7 +19,7 @@ def test_changed_attributes(kind):
         for new in arrays_like(old, []) if isinstance(old, np.ndarray) and old.dtype != object else SCALARS:
             changed = MODELS[kind]()
             vars(changed).update({**vars(fitted), name: new})
-            assert harmless(use_fitted, changed, rows, kind) is None, (name, new)
+            assert describe_harm(use_fitted, changed, rows, kind) is None, (name, new)
 
 
 @pytest.mark.parametrize("cls", [shoal.MiniBatchKMeans, shoal.OnlineKMeans])
