@@ -40,6 +40,7 @@ class Adapter:
     efforts: tuple[float, ...] = ()  # values used instead of iterations when fits of several lengths are compared
 
     def missing(self) -> bool:
+        """Return whether the package is not installed."""
         return find_spec(self.package) is None
 
 
@@ -141,7 +142,7 @@ def _faiss(X: Any, C0: Array, iters: int, tol: float) -> Fit:
     k, d = C0.shape
     model = faiss.Clustering(d, k)
     model.niter = iters
-    model.max_points_per_centroid = len(X)  # the default is a sample of 256 rows a centre
+    model.max_points_per_centroid = len(X)  # the default is a sample of 256 rows per centroid
     model.min_points_per_centroid = 1
     model.early_stop_threshold = -1.0  # the default stops as soon as its float32 objective repeats itself
     faiss.omp_set_num_threads(cpu_count())

@@ -1,6 +1,6 @@
 """Fits of a file larger than the memory limit: peak memory and time.
 
-Each fit runs in a process of its own, which tells its largest resident size.
+Each fit runs in its own process, which reports its largest resident size.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from .results import Entry
 from .suites import entry_of
 
 MB = 1e6
-SHAPE, CLUSTERS, STEPS, PART = (12_000_000, 128), 100, 5, 100_000
-LIMIT, PEAK = 512, 600  # MB
-SMALLER = 6  # Parquet and checkpoints are tried on this part of the rows
+SHAPE, CLUSTERS, STEPS = (12_000_000, 128), 100, 5
+ROWS_PER_WRITE = 100_000
+LIMIT, MAX_PEAK = 512, 600  # MB
+FORMAT_FRACTION = 6  # Parquet and checkpoints are tried on one part in so many of the rows
 
 
 def write_rows(path: Path, n: int, d: int, k: int) -> None:
@@ -34,9 +35,9 @@ def write_rows(path: Path, n: int, d: int, k: int) -> None:
     C = np.random.default_rng(0).standard_normal((k, d), dtype=np.float32)
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (n, d)})
-        for a in range(0, n, PART):
+        for a in range(0, n, ROWS_PER_WRITE):
             rng = np.random.default_rng([1, a])
-            X = rng.standard_normal((min(PART, n - a), d), dtype=np.float32)
+            X = rng.standard_normal((min(ROWS_PER_WRITE, n - a), d), dtype=np.float32)
             X += C[rng.integers(k, size=len(X))]
             file.write(X.tobytes())
 
@@ -48,8 +49,8 @@ def write_parquet(path: Path, rows: Any) -> None:
 
     d = rows.shape[1]
     with pq.ParquetWriter(path, pa.schema([("x", pa.list_(pa.float32(), d))])) as writer:
-        for a in range(0, len(rows), PART):
-            flat = pa.array(np.ascontiguousarray(rows[a : a + PART]).ravel())
+        for a in range(0, len(rows), ROWS_PER_WRITE):
+            flat = pa.array(np.ascontiguousarray(rows[a : a + ROWS_PER_WRITE]).ravel())
             writer.write_table(pa.table({"x": pa.FixedSizeListArray.from_arrays(flat, d)}))
 
 
@@ -77,8 +78,8 @@ def child(task: dict[str, Any]) -> dict[str, Any]:
     with keeping, limit:
         model = make().fit(rows)
     times = {"seconds": time.monotonic() - began, "cpu": time.process_time() - cpu}
-    told = {**times, "energy": model.inertia_, "steps": model.n_iter_, "reads": counted[0] / rows.shape[0]}
-    return {**told, "peak MB": status("self")["VmHWM"] / MB, "stopped": model.stop_reason_}
+    result = {**times, "energy": model.inertia_, "steps": model.n_iter_, "reads": counted[0] / rows.shape[0]}
+    return {**result, "peak MB": status("self")["VmHWM"] / MB, "stopped": model.stop_reason_}
 
 
 def _count(rows: Any, name: str, counted: list[int]) -> None:
@@ -107,9 +108,9 @@ class Field:
         code = "import json, sys; from bench.bigfile import child; print(json.dumps(child(json.loads(sys.argv[1]))))"
         command = [sys.executable, "-W", "ignore", "-c", code, json.dumps(task)]
         done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
-        told = {"fit": name, **json.loads(done.stdout.splitlines()[-1])}
-        self.lab.say(f"  {name}: {told['seconds']:.1f} s, peak {told['peak MB']:.0f} MB, read {told['reads']:.2f} times")
-        return told
+        result = {"fit": name, **json.loads(done.stdout.splitlines()[-1])}
+        self.lab.say(f"  {name}: {result['seconds']:.1f} s, peak {result['peak MB']:.0f} MB, read {result['reads']:.2f} times")
+        return result
 
     def turns(self, path: Path, k: int, fits: dict[str, dict[str, Any]], repeats: int) -> dict[str, dict[str, Any]]:
         """Run the fits in turn, several times, and return median times."""
@@ -126,8 +127,8 @@ def bigfile(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
         lab.leave_out(f"bigfile: no room for {2.5 * size / MB:.0f} MB in {lab.folder}")
         return
     path, part = lab.folder / "big.npy", lab.folder / "part.npy"
-    write_rows(part, n // SMALLER, d, k)
-    field = Field(lab, lab.share("start", np.load(part, mmap_mode="r")[:: n // SMALLER // k][:k]))
+    write_rows(part, n // FORMAT_FRACTION, d, k)
+    field = Field(lab, lab.share("start", np.load(part, mmap_mode="r")[:: n // FORMAT_FRACTION // k][:k]))
     if not only or "formats" in only:
         yield _formats(lab, field, part, k)
     part.unlink()
@@ -145,7 +146,7 @@ def _limited(lab: Lab, field: Field, path: Path, k: int, size: int) -> Entry:
     took = field.turns(path, k, fits, min(lab.repeats, 2))
     ours, theirs = took["file, limited"], took["in memory"]
     figures = [
-        {"what": f"peak MB under a limit of {LIMIT}", "value": ours["peak MB"], "limit": PEAK},
+        {"what": f"peak MB under a limit of {LIMIT}", "value": ours["peak MB"], "limit": MAX_PEAK},
         {"what": "time, as so many times that in memory", "value": ours["seconds"] / theirs["seconds"], "limit": 1.3},
         {"what": "CPU time, as so many times that in memory", "value": ours["cpu"] / theirs["cpu"]},
         {"what": "energy less that in memory", "value": abs(ours["energy"] - theirs["energy"]), "limit": 0},
@@ -162,7 +163,7 @@ def _auto(lab: Lab, field: Field, path: Path, k: int, size: int) -> Entry:
     figures = [
         {"what": "auto's energy over Lloyd's", "value": auto["energy"] / lloyd["energy"], "limit": 1.01},
         {"what": "times that auto read the file", "value": auto["reads"], "limit": 3},
-        {"what": f"peak MB of auto under a limit of {LIMIT}", "value": auto["peak MB"], "limit": PEAK},
+        {"what": f"peak MB of auto under a limit of {LIMIT}", "value": auto["peak MB"], "limit": MAX_PEAK},
     ]
     measure = f"{size / MB:.0f} MB of float32, k={k}: `auto`, and Lloyd's from k-means++ for 30 steps, or to the end."
     return entry_of(lab, "auto", measure, [auto, lloyd], figures)
@@ -182,5 +183,5 @@ def _formats(lab: Lab, field: Field, part: Path, k: int) -> Entry:
     if "parquet" in took:
         figures.append({"what": "Parquet's CPU time over npy's", "value": took["parquet"]["cpu"] / took["npy"]["cpu"]})
         figures.append({"what": "Parquet's time over npy's", "value": took["parquet"]["seconds"] / plain, "limit": 1.5})
-    measure = f"A {SMALLER}th of the rows, k={k}, {4 * STEPS} steps of Lloyd's; a checkpoint every 5 seconds."
+    measure = f"A {FORMAT_FRACTION}th of the rows, k={k}, {4 * STEPS} steps of Lloyd's; a checkpoint every 5 seconds."
     return entry_of(lab, "formats", measure, list(took.values()), figures)

@@ -2,8 +2,8 @@
 
 `python -m bench.budgets [METHOD ...] [--out FILE]` fits every method (or the named ones) to dense and to sparse rows, for few
 and many clusters and several budgets, fresh and resumed from a checkpoint, and prints one JSON line per fit. A first fit of
-each kind compiles the kernels and is not timed. A fit that runs `PATIENCE` seconds over its budget is killed. "predict" is
-what it takes to label the rows by the model, which no fit can do without: compare "seconds" with the budget and with that.
+each kind compiles the kernels and is not timed. A fit that runs `MAX_OVERRUN` seconds over its budget is killed. "predict" is
+the time to label the rows, which every fit needs: compare "seconds" with the budget and with it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-ROWS, COLUMNS, SPARSE_COLUMNS, FILLED = 30_000, 50, 1000, 10
+ROWS, COLUMNS, SPARSE_COLUMNS, NONZEROS_PER_ROW = 30_000, 50, 1000, 10
 CLUSTERS, BUDGETS = (10, 3000, 20_000), (0.1, 1.0, 5.0)
-FEW_ROWS, FEW_CLUSTERS = 10_000, (10, 200)  # of the spectral methods, whose eigenvectors are as wide as there are clusters
-PATIENCE = 40.0  # seconds
+SPECTRAL_ROWS, SPECTRAL_CLUSTERS = 10_000, (10, 200)  # fewer, because these methods compute an eigenvector per cluster
+MAX_OVERRUN = 40.0  # seconds
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "KMeans": ("KMeans", {}),
     "KMeans lloyd": ("KMeans", {"algorithm": "lloyd"}),
@@ -47,6 +47,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def make_rows(layout: str, n: int) -> Any:
+    """Return n rows, dense or sparse."""
     import numpy as np
     from scipy import sparse
 
@@ -54,16 +55,16 @@ def make_rows(layout: str, n: int) -> Any:
     if layout == "dense":
         means = rng.normal(size=(500, COLUMNS)) * 2
         return (means[rng.integers(500, size=n)] + rng.normal(size=(n, COLUMNS))).astype(np.float32)
-    columns = np.sort(rng.integers(SPARSE_COLUMNS, size=(n, FILLED)), axis=1).ravel()
-    values = rng.random(FILLED * n).astype(np.float32) + 0.5
-    X = sparse.csr_array((values, columns, np.arange(0, FILLED * n + 1, FILLED)), shape=(n, SPARSE_COLUMNS))
+    columns = np.sort(rng.integers(SPARSE_COLUMNS, size=(n, NONZEROS_PER_ROW)), axis=1).ravel()
+    values = rng.random(NONZEROS_PER_ROW * n).astype(np.float32) + 0.5
+    X = sparse.csr_array((values, columns, np.arange(0, NONZEROS_PER_ROW * n + 1, NONZEROS_PER_ROW)), shape=(n, SPARSE_COLUMNS))
     X.sum_duplicates()
     return X
 
 
 def cases(method: str) -> list[tuple[int, float, bool]]:
-    """(clusters, budget, resumed?)."""
-    clusters = FEW_CLUSTERS if "Spectral" in method else CLUSTERS
+    """Return the cases of a method: number of clusters, budget, and whether to resume from a checkpoint."""
+    clusters = SPECTRAL_CLUSTERS if "Spectral" in method else CLUSTERS
     fresh = [(k, budget, False) for k in clusters for budget in BUDGETS]
     return [*fresh, *((clusters[1], budget, True) for budget in BUDGETS[:2])]
 
@@ -73,6 +74,7 @@ class Killed(BaseException):
 
 
 def kill(record: dict[str, Any]) -> None:
+    """Raise Killed: a callback that ends a fit after its first step."""
     raise Killed
 
 
@@ -83,7 +85,7 @@ def work(method: str, layout: str, skip: int) -> None:
     name, options = METHODS[method]
     cls = getattr(shoal, name)
     warnings.simplefilter("ignore")
-    X = make_rows(layout, FEW_ROWS if "Spectral" in method else ROWS)
+    X = make_rows(layout, SPECTRAL_ROWS if "Spectral" in method else ROWS)
     for k in (10, 150):
         for budget in (None, 0.5):
             cls(k, random_state=0, max_iter=3, time_budget=budget, **options).fit(X[:3000])
@@ -127,7 +129,7 @@ def work(method: str, layout: str, skip: int) -> None:
 
 
 def watch(method: str, layout: str, skip: int) -> tuple[list[dict[str, Any]], int]:
-    """Records of one process, and how many cases it has come through; one that takes too long is killed."""
+    """Return the records of one process and the number of completed cases. A case that takes too long is killed."""
     command = [sys.executable, "-m", "bench.budgets", method, "--layout", layout, "--skip", str(skip)]
     records: list[dict[str, Any]] = []
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -144,7 +146,7 @@ def watch(method: str, layout: str, skip: int) -> tuple[list[dict[str, Any]], in
                 records.append(record)
                 limit = 600.0
             else:
-                limit = record[1] + PATIENCE
+                limit = record[1] + MAX_OVERRUN
     if ready:
         if process.wait():
             assert process.stderr is not None

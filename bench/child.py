@@ -22,7 +22,7 @@ from scipy import sparse
 from .adapters import ADAPTERS, SEEDERS, labeller, restart
 from .problems import dense
 
-WARM_ROWS, WARM_PAIRS, WARM_STEPS = 2000, 1_200_000, 30
+WARM_ROWS, WARM_PAIRS, WARM_STEPS = 2000, 1_200_000, 30  # fewest rows and row-centroid pairs, and iterations, of a warm-up
 
 
 def _load(path: str) -> Any:
@@ -32,9 +32,9 @@ def _load(path: str) -> Any:
 
 
 def _warm(library: str, X: Any, k: int) -> None:
-    """Imports, compiled code and threads: some iterations on the first rows, which are their own start.
+    """Import the library, compile its code and start its threads, by a fit to the first rows.
 
-    Enough of them for those who go on in another way once few rows move.
+    The steps suffice for methods that switch to another algorithm once few rows change their cluster.
     """
     head = X[: max(WARM_ROWS, 2 * k, WARM_PAIRS // k)]
     ADAPTERS[library].fit(head, dense(head[:k]).copy(), WARM_STEPS, 0.0)
@@ -53,7 +53,7 @@ def fit(task: dict[str, Any]) -> dict[str, Any]:
     library = task["library"]
     X, C0 = _load(task["rows"]), np.load(task["start"])
     _warm(library, X, len(C0))
-    if len(task["iters"]) > 1:  # a difference of fits: the first in full size pays for fresh memory, so it does not count
+    if len(task["iters"]) > 1:  # times are differences of fits: an untimed fit first allocates the memory
         ADAPTERS[library].fit(X, C0, task["iters"][0], task["tol"])
     runs, centers = [], []
     for iters in task["iters"]:
@@ -103,18 +103,18 @@ def labels(task: dict[str, Any]) -> dict[str, Any]:
     make(**task["options"]).fit(X[:WARM_ROWS])
     model, times = _timed(lambda: make(**task["options"]).fit(X))
     np.save(task["out"], model.labels_)
-    told = getattr(model, "history_", [])
+    history = getattr(model, "history_", [])
     return {
         **times,
         "peak": status("self")["VmHWM"],
-        **{key: sum(r[key] for r in told) for key in ("columns", "flops") if told},
+        **{key: sum(r[key] for r in history) for key in ("columns", "flops") if history},
     }
 
 
 def memory(task: dict[str, Any]) -> dict[str, Any]:
     """Fit memory-mapped rows. The parent samples the memory between `begun` and `ended`."""
     X, C0 = np.load(task["rows"], mmap_mode="r"), np.load(task["start"])
-    _warm(task["library"], X, len(C0))  # read-only rows: Numba compiles for those apart
+    _warm(task["library"], X, len(C0))  # Numba compiles separate code for read-only rows
     gc.collect()
     before = status("self")
     found, times = _timed(lambda: ADAPTERS[task["library"]].fit(X, C0, task["iters"], 0.0))
@@ -133,13 +133,13 @@ TASKS = {task.__name__: task for task in (fit, seed, predict, labels, restarts, 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # libraries may print
+    os.dup2(2, 1)  # output of libraries goes to stderr
     warnings.simplefilter("ignore")
     for line in sys.stdin:
         task = json.loads(line)
         try:
             answer = TASKS[task["do"]](task)
-        except Exception as error:  # whatever a library raises is its answer
+        except Exception as error:  # libraries may raise anything
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), file=answers, flush=True)
 

@@ -14,9 +14,9 @@ from .measure import Lab, busy
 from .results import Entry
 from .suites import entry_of
 
-WIDE = (768, 100_000)  # columns and clusters of the plan
+PLAN_SIZE = (768, 100_000)  # columns and clusters of the plan
 STEPS = 20
-TOIL = 4  # products of two matrices of 512 rows, in every task
+PRODUCTS_PER_TASK = 4  # products of two matrices of 512 rows
 
 
 def spent(client: Any) -> Any:
@@ -24,24 +24,24 @@ def spent(client: Any) -> Any:
     return np.array([time.process_time(), sum(client.run(time.process_time).values())])
 
 
-def toiled(_: Any, order: Any) -> int:
+def multiply(_: Any, order: Any) -> int:
     """Run matrix products only. Without competing arithmetic, the measured overhead would be too low."""
     A = np.full((512, 512), 1 / 512, np.float32)
-    for _ in range(TOIL):
+    for _ in range(PRODUCTS_PER_TASK):
         A = A @ A
     return 0
 
 
-def heard(block: Any, values: Any, order: Any) -> int:
-    return toiled(block, order)
+def receive(block: Any, values: Any, order: Any) -> int:
+    return multiply(block, order)
 
 
-def answered(block: Any, order: Any, clusters: int, columns: int) -> Any:
+def make_share(block: Any, order: Any, clusters: int, columns: int) -> Any:
     """Return a share of `clusters` clusters."""
     from shoal.data.blocks import SumDeltas
     from shoal.fit.partition import StepStats
 
-    toiled(block, order)
+    multiply(block, order)
     ids = np.arange(clusters)
     return StepStats(SumDeltas(ids, np.ones((clusters, columns)), *np.ones((2, clusters)), ids, 0), 0, 0)
 
@@ -53,11 +53,19 @@ def costs(lab: Lab) -> Iterator[Entry]:
     rows: list[Entry] = []
     with workers(2 if lab.quick else 4) as client, shoal.Engine(client):
         rows += _rounds(lab, client, 8 if lab.quick else 64)
-    _flops(16, 100)  # kernels are compiled or read
-    d, k = (16, 100) if lab.quick else WIDE
+    _flops(16, 100)  # compile or load the kernels
+    d, k = (16, 100) if lab.quick else PLAN_SIZE
     rows.append({"cost": "arithmetic", "value": _flops(d, k) / 1e9, "unit": f"GFLOP/s of a core, {d} columns, {k:,} clusters"})
-    rows.append({"cost": "memory given back", "value": _given_back(lab), "unit": "times the workers' time in steps of Lloyd's"})
-    rows += [{"cost": f"moving {n}", "value": share, "unit": "share of the rows"} for n, share in _moving(lab).items()]
+    rows.append(
+        {
+            "cost": "memory given back",
+            "value": _time_with_memory_release(lab),
+            "unit": "times the workers' time in steps of Lloyd's",
+        }
+    )
+    rows += [
+        {"cost": f"moving {n}", "value": share, "unit": "share of the rows"} for n, share in _reassigned_fractions(lab).items()
+    ]
     measure = (
         "Medians of rounds of tasks that do some arithmetic, get 0.5 MB or answer 4 MB, on 4 workers; CPU time, the driver's "
         "with the scheduler's, and without what threads take for the same arithmetic. Moving: rows that change cluster "
@@ -75,32 +83,35 @@ def _rounds(lab: Lab, client: Any, count: int) -> list[Entry]:
     from shoal.execution.threads import Threads, default_threads
 
     X = clouds(count << 16, 1, 2)
-    rows, near = Rows.of(resolve_source(held(client, X, count), UNSPECIFIED)), Rows.of(find_source(X))  # a block a partition
+    rows, near = (
+        Rows.of(resolve_source(held(client, X, count), UNSPECIFIED)),
+        Rows.of(find_source(X)),
+    )  # one block per partition
     executor = Threads(default_threads())
     values = np.random.default_rng(0).normal(size=len(rows))
-    order = np.zeros(MAX_INLINE_SPEC_BYTES // 8 + 1)  # is passed on from worker to worker, as centres are
+    order = np.zeros(MAX_INLINE_SPEC_BYTES // 8 + 1)  # sent from worker to worker, as centroids are
     shape = (10, 10) if lab.quick else (1000, 512)
     totals = [np.zeros(shape), *np.zeros((2, shape[0])), np.zeros(shape[0], np.int64)]
 
     def alone() -> None:
-        for _ in near.map_blocks(toiled, order):
+        for _ in near.map_blocks(multiply, order):
             pass
 
     def empty() -> None:
-        for _ in rows.map_blocks(toiled, order):
+        for _ in rows.map_blocks(multiply, order):
             pass
 
     def down() -> None:
-        for _ in rows.map_blocks(heard, order, per_row=(values,)):
+        for _ in rows.map_blocks(receive, order, per_row=(values,)):
             pass
 
     def up() -> None:
-        for share in rows.map_blocks(answered, order, *shape):
+        for share in rows.map_blocks(make_share, order, *shape):
             share.moves.add_to(*totals)
 
     rows, near = rows.with_executor(executor), near.with_executor(executor)
-    with executor, patch.object(task_batching, "BATCH_SECONDS", 0.0):  # every task goes alone
-        took = {kind: _took(lab, client, kind) for kind in (alone, empty, down, up)}
+    with executor, patch.object(task_batching, "BATCH_SECONDS", 0.0):  # no batching of tasks
+        took = {kind: _cpu_seconds(lab, client, kind) for kind in (alone, empty, down, up)}
     sizes = {down: values.nbytes / 1e6, up: count * shape[0] * (8 * shape[1] + 32) / 1e6}
     task, of_worker = (took[empty] - [0, took[alone][0]]) / count * 1e3
     more = {kind: (took[kind] - took[empty]) * 1e3 for kind in (down, up)}
@@ -115,7 +126,7 @@ def _rounds(lab: Lab, client: Any, count: int) -> list[Entry]:
     ]
 
 
-def _took(lab: Lab, client: Any, work: Callable[[], None]) -> Any:
+def _cpu_seconds(lab: Lab, client: Any, work: Callable[[], None]) -> Any:
     """Return the CPU seconds of driver and workers for `work`."""
     work()
     times = []
@@ -145,13 +156,13 @@ def _flops(d: int, k: int) -> float:
         return 2 * n * k * d / (time.process_time() - begun)
 
 
-def _given_back(lab: Lab) -> float:
+def _time_with_memory_release(lab: Lab) -> float:
     """Return the worker time of steps with Dask's immediate release of freed memory, relative to Shoal's setting."""
     import shoal
 
     n, d, k = (4_000, 16, 8) if lab.quick else (320_000, 128, 500)
     X, took = clouds(n, d, k), []
-    for before in (_give_back, int):
+    for before in (_release_memory, int):
         with workers(2) as client, shoal.Engine(client):
             client.run(before)
             rows = held(client, X, 8)
@@ -162,13 +173,13 @@ def _given_back(lab: Lab) -> float:
     return float(took[0] / took[1])
 
 
-def _give_back() -> None:
+def _release_memory() -> None:
     from shoal.distributed import tasks
 
-    tasks._keep_memory = int  # does nothing
+    tasks._keep_memory = int  # any function without effect
 
 
-def _moving(lab: Lab) -> dict[int, float]:
+def _reassigned_fractions(lab: Lab) -> dict[int, float]:
     """Return the fraction of rows that change their cluster, by step."""
     import shoal
 

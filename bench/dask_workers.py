@@ -38,7 +38,7 @@ def held(client: Any, X: Any, chunks: int) -> Any:
     from distributed import wait
 
     with client.as_current(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it is large, and sent once
+        warnings.simplefilter("ignore")  # dask warns of large arrays in the graph; this one is sent once
         rows = client.persist(da.from_array(X, chunks=(-(-len(X) // chunks), X.shape[1])))
         wait(rows)
     return rows

@@ -18,7 +18,7 @@ from .results import Entry
 from .suites import entry_of
 
 KILLS = 20
-ROWS, COLUMNS, PARTS = 49_152, 128, 12  # blocks of 4,096 rows: smaller chunks would be put together
+ROWS, COLUMNS, PARTS = 49_152, 128, 12  # blocks of 4,096 rows: smaller chunks would be merged
 
 
 def _collection() -> Any:
@@ -33,7 +33,7 @@ def counts(lab: Lab) -> Iterator[Entry]:
 
     D = _collection()
     chosen = {name: make for name, make in methods().items() if name == "lloyd" or not lab.quick}
-    told: dict[str, Entry] = {}
+    by_case: dict[str, Entry] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with shoal.Engine(None):
@@ -41,12 +41,12 @@ def counts(lab: Lab) -> Iterator[Entry]:
         for count in (1, 2) if lab.quick else (1, 2, 4):
             with workers(count) as client, shoal.Engine(client):
                 for name, make in chosen.items():
-                    row = told.setdefault(name, {"case": name, "harmed": 0})
+                    row = by_case.setdefault(name, {"case": name, "harmed": 0})
                     row["harmed"] += not same(make().fit(D), expected[name])
-    lab.failures += sum(row["harmed"] for row in told.values())
-    figures = [{"what": f"{row['case']}: harmed", "value": row["harmed"], "limit": 0} for row in told.values()]
+    lab.failures += sum(row["harmed"] for row in by_case.values())
+    figures = [{"what": f"{row['case']}: harmed", "value": row["harmed"], "limit": 0} for row in by_case.values()]
     measure = f"{ROWS:,} rows in {PARTS} partitions on one, two and four workers. Harmed: other bits than threads find."
-    yield entry_of(lab, "counts", measure, list(told.values()), figures)
+    yield entry_of(lab, "counts", measure, list(by_case.values()), figures)
 
 
 def methods() -> dict[str, Callable[[], Any]]:
@@ -78,7 +78,7 @@ def kills(lab: Lab) -> Iterator[Entry]:
 
     times = 1 if lab.quick else int(os.environ.get("SHOAL_KILLS", KILLS))
     seed = int(os.environ.get("SHOAL_SEED", os.getpid()))
-    rng, told = np.random.default_rng(seed), []
+    rng, outcomes = np.random.default_rng(seed), []
     with workers(3) as client:
         D = _collection()
         for name, make in methods().items():
@@ -90,10 +90,10 @@ def kills(lab: Lab) -> Iterator[Entry]:
                     expected = make().fit(D)
                 with shoal.Engine(client):
                     harmed, hits = 0, list[int]()
-                    for _ in range(2):  # in the first, workers compile or load what they need
+                    for _ in range(2):  # the first fit compiles or loads kernels on the workers
                         usual, model = timed(lambda make=make: make().fit(D))
                         harmed += not same(model, expected)
-                    for _ in range(3 * times):  # some fits are over before it is time
+                    for _ in range(3 * times):  # some fits end before the kill
                         if len(hits) == times:
                             break
                         pid = int(rng.choice(_pids(client)))
@@ -105,13 +105,13 @@ def kills(lab: Lab) -> Iterator[Entry]:
                         killer.join()
                         harmed += not same(model, expected)
                         _all_there(client, 3)
-            told.append({"case": name, "kills": len(hits), "seconds of a fit": usual, "harmed": harmed})
-            lab.say("  " + ", ".join(f"{key} {value}" for key, value in told[-1].items()))
+            outcomes.append({"case": name, "kills": len(hits), "seconds of a fit": usual, "harmed": harmed})
+            lab.say("  " + ", ".join(f"{key} {value}" for key, value in outcomes[-1].items()))
             lab.failures += bool(harmed)
-    figures = [{"what": f"{row['case']}: harmed", "value": row["harmed"], "limit": 0} for row in told]
+    figures = [{"what": f"{row['case']}: harmed", "value": row["harmed"], "limit": 0} for row in outcomes]
     where = f"{ROWS:,} rows in {PARTS} partitions on 3 workers"
     measure = f"{where}; one dies at a random moment (SHOAL_SEED={seed}). Harmed: other bits."
-    yield entry_of(lab, "kills", measure, told, figures)
+    yield entry_of(lab, "kills", measure, outcomes, figures)
 
 
 def _pids(client: Any) -> list[int]:

@@ -30,9 +30,9 @@ class Shared:
 
     def __init__(self, clock: Clock, servers: float = 1.0) -> None:
         self.clock, self.servers = clock, servers
-        self.jobs: list[tuple[float, int, Then]] = []  # by how much each of them has had, once it is done
+        self.jobs: list[tuple[float, int, Then]] = []  # heap by the work per job at which each is done
         self.number = count()
-        self.worked = self.seen = 0.0  # what a job that was there all the time has had, and until when
+        self.worked = self.seen = 0.0  # work done per job since the beginning, and the time of the last update
         self.version = 0
 
     def start(self, work: float, then: Then) -> None:
@@ -54,7 +54,7 @@ class Shared:
             self.clock.at(self.clock.now + left, partial(self._end, self.version))
 
     def _end(self, version: int) -> None:
-        if version == self.version:  # nobody has come or gone since
+        if version == self.version:  # jobs have not changed since it was scheduled
             self._pass()
             then = heappop(self.jobs)[2]
             self._expect()

@@ -53,7 +53,7 @@ def fits(folder: Path, number: int, quick: bool) -> tuple[int, int]:
             shutil.copytree(old, out)
             with failing_at(site, call, number) as failed:
                 code = _ended([*command, "-k", "3", "-o", str(out), "--force"])
-            right = (code == 4 and _is_kept(old, out)) if failed() else code == 0
+            right = (code == 4 and _is_intact(old, out)) if failed() else code == 0
             tried, harmed = tried + failed(), harmed + (not right)
             shutil.rmtree(out)
             if not failed():
@@ -73,7 +73,7 @@ def _ended(command: list[str]) -> int:
     return 99
 
 
-def _is_kept(old: Path, out: Path) -> bool:
+def _is_intact(old: Path, out: Path) -> bool:
     """Return whether the old result is intact, or marked as unfinished with complete files, and no other files exist."""
     before, after = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in (old, out))
     new = {name for name in before if after.get(name) != before[name]}
@@ -109,7 +109,7 @@ def failing_at(site: str, call: int, number: int) -> Iterator[Callable[[], bool]
         if left[0] == 0:
             raise OSError(number, os.strerror(number))
 
-    def deadly(inner: Any) -> Any:
+    def failing(inner: Any) -> Any:
         return lambda *args, **options: (tick(), inner(*args, **options))[1]
 
     def opened(path: Any, mode: str = "r") -> Any:
@@ -119,8 +119,8 @@ def failing_at(site: str, call: int, number: int) -> Iterator[Callable[[], bool]
 
     patches = [mock.patch("shoal.data.atomic_write.open", opened, create=True)]
     if site in ("fsync", "replace"):
-        patches = [mock.patch(f"shoal.data.atomic_write.os.{site}", deadly(getattr(os, site)))]
-    patches.append(mock.patch("shoal.data.atomic_write.sync_folder"))  # which some systems can't: nothing hangs on it
+        patches = [mock.patch(f"shoal.data.atomic_write.os.{site}", failing(getattr(os, site)))]
+    patches.append(mock.patch("shoal.data.atomic_write.sync_folder"))  # not supported by all systems, and not required
     with contextlib.ExitStack() as stack:
         for patch in patches:
             stack.enter_context(patch)

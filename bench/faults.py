@@ -1,6 +1,6 @@
 """Fault injection for files: kills, full disks, truncated files, flipped bits and malicious models. Counts, not times.
 
-The tests try a tenth of each. What is found here is a number of cases that went wrong: none may.
+Results are numbers of failed cases, which must be zero. The tests try a tenth of each.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def kills(lab: Lab, less: int) -> Entry:
     names = ["KMeans", "MiniBatchSpectral"] if lab.quick else list(MODELS)
     command = [sys.executable, "-m", "tests.formats.crashes", str(-(-KILLS // less // len(names))), *names]
     done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
-    told = [json.loads(line) for line in done.stdout.splitlines()]
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
     rows = [
         {
             "case": t["estimator"],
@@ -66,7 +66,7 @@ def kills(lab: Lab, less: int) -> Entry:
             "ends": t["ends"],
             "harmed": 0 if t["same"] else 1,
         }
-        for t in told
+        for t in reports
     ]
     return _entry(lab, "kills", "kill -9 at random moments, half inside a write. Harmed: other bits in the end.", rows)
 
@@ -130,7 +130,7 @@ def cuts(lab: Lab, less: int) -> Entry:
         {**writers.DENSE, **writers.TEXT}[name](path, X)
         data = path.read_bytes()
         with contextlib.suppress(ValueError):
-            open_rows(path).read(0, 1)  # what is imported is not to count
+            open_rows(path).read(0, 1)  # imports are not measured
         harmed = refused = 0
         places = [0, *np.random.default_rng(1).integers(0, len(data), CUTS // less).tolist()]
         for size in places:
@@ -139,7 +139,7 @@ def cuts(lab: Lab, less: int) -> Entry:
             try:
                 there = open_rows(path)
                 there.read(0, len(there))
-                harmed += name not in writers.TEXT and name != "rows.fvecs"  # of these, what is left are rows
+                harmed += name not in writers.TEXT and name != "rows.fvecs"  # truncated files of these formats can be valid
             except ValueError as error:
                 refused += 1
                 harmed += name not in str(error)

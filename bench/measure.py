@@ -58,7 +58,7 @@ def busy(seconds: float = 0.1) -> float:
 def energy(X: Any, C: Array) -> float:
     """Return the sum of squared distances to the nearest centroid, as (x - c)^2 in float64, in blocks of rows.
 
-    (But for sparse rows, which have too many columns for that; they have length one, so no digits are lost.)
+    Sparse rows have too many columns for that. They are of unit length, so |x|^2 - 2xc + |c|^2 loses no digits.
     """
     C = np.asarray(C, np.float64)
     half = (C * C).sum(axis=1) / 2
@@ -115,9 +115,9 @@ class Watch:
     def __init__(self, pid: int) -> None:
         self.pid, self.samples = pid, [(0.0, 0)]
         self.over = threading.Event()
-        self.thread = threading.Thread(target=self._look, daemon=True)
+        self.thread = threading.Thread(target=self._sample, daemon=True)
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         while not self.over.wait(SAMPLE_SECONDS):
             self.samples.append((time.monotonic(), status(self.pid).get("RssAnon", 0)))
 
@@ -129,7 +129,7 @@ class Watch:
         self.over.set()
         self.thread.join()
 
-    def most(self, begun: float, ended: float) -> int:
+    def peak(self, begun: float, ended: float) -> int:
         return max((size for at, size in self.samples if begun <= at <= ended), default=0)
 
 
@@ -141,7 +141,7 @@ class Lab:
         self.left_out: list[str] = []
         self.others: list[float] = []
         self.failures = 0
-        self.kept: dict[str, Worker] = {}
+        self.workers: dict[str, Worker] = {}
         self.scratch = tempfile.TemporaryDirectory(prefix="shoal-bench-")
         self.folder = Path(self.scratch.name)
 
@@ -149,7 +149,7 @@ class Lab:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self.kept.values():
+        for worker in self.workers.values():
             worker.close()
         self.scratch.cleanup()
 
@@ -182,11 +182,11 @@ class Lab:
         """Run a task in its own process. A quick run, whose times do not count, reuses one process per package."""
         package = ADAPTERS[task["library"]].package if task["library"] in ADAPTERS else "shoal"
         if not self.quick:
-            time.sleep(0.3)  # for the threads of our own last product to go to sleep
+            time.sleep(0.3)  # until the BLAS threads of this process stop spinning
         before = 0.0 if self.quick else busy()
-        worker = self.kept.get(package) or Worker()
+        worker = self.workers.get(package) or Worker()
         if self.quick:
-            self.kept[package] = worker
+            self.workers[package] = worker
         else:
             self.others.append(before)
         try:
@@ -196,20 +196,22 @@ class Lab:
                 with Watch(worker.process.pid) as seen:
                     answer = worker.ask(task)
                 if "error" not in answer:
-                    answer["most"] = seen.most(answer["begun"], answer["ended"])
+                    answer["most"] = seen.peak(answer["begun"], answer["ended"])
         finally:
             if not self.quick:
                 worker.close()
         if "error" in answer:
-            self.kept.pop(package, worker).close()
+            self.workers.pop(package, worker).close()
             self.leave_out(f"{task['library']}: {answer['error']}", failed=True)
         return answer
 
     def rounds(
         self, libraries: Sequence[str], task_of: Callable[[str, dict[str, list[Answer]]], dict[str, Any]], repeats: int
     ) -> dict[str, list[Answer]]:
-        """Every library in turn, the whole round again and again, each round begun by another one. A task may depend on
-        the answers so far; who fails once is out."""
+        """Run every library in turn, in several rounds, each of which begins with another library.
+
+        A task may depend on the answers so far. A library that fails is left out from then on.
+        """
         answers: dict[str, list[Answer]] = {name: [] for name in libraries}
         for turn in range(repeats):
             at = turn % max(len(libraries), 1)

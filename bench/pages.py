@@ -24,8 +24,8 @@ def filled(text: str, folder: Path = FOLDER) -> str:
 
 
 def _results(folder: Path, suite: str, problems: str) -> str:
-    kept = by_problem(folder / f"{suite}.json")
-    entries = [kept[name] for name in problems.split("; ") if name in kept]
+    stored = by_problem(folder / f"{suite}.json")
+    entries = [stored[name] for name in problems.split("; ") if name in stored]
     return "\n\n".join([*tables(entries), made_text(entries, versions=False)]) if entries else ""
 
 
@@ -34,15 +34,15 @@ def _claims(folder: Path, paper: str) -> str:
     path = folder / f"claims_{paper}.json"
     if not path.exists():
         return ""
-    kept = json.loads(path.read_text())
-    (found,) = kept["papers"]
+    stored = json.loads(path.read_text())
+    (found,) = stored["papers"]
     rows = [
         f"| {escaped(claim['claim'])} ({escaped(claim['where'])}) | {escaped(claim['published'])} "
         f"| {escaped(claim['reason']).replace('; ', '<br>')} | **{claim['verdict']}** |"
         for claim in found["claims"]
     ]
     notes = "".join(f"- {note}\n" for note in found["notes"])
-    return f"`{kept['command']}` on {kept['date'][:10]}.\n\n{notes}\n{HEAD}" + "\n".join(rows)
+    return f"`{stored['command']}` on {stored['date'][:10]}.\n\n{notes}\n{HEAD}" + "\n".join(rows)
 
 
 def write() -> None:

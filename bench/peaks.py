@@ -1,7 +1,7 @@
 """Peak memory of every method under the memory limit that Shoal recommends, by layout and shape of the rows.
 
-Each fit runs in a process of its own: it asks for the limit with one that is far too small, fits under the limit that the
-refusal names, and tells its largest resident size.
+Each fit runs in its own process. It provokes the error that recommends a limit, fits under this limit, and reports the largest
+resident size.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .results import Entry
 from .suites import entry_of
 
 MB = 1e6
-OVER = 1.10  # times the limit that a peak may be
+MAX_RATIO = 1.10  # of the peak to the limit
 SPARSE = ("sparse", "npz")  # layouts; "dense" and "sparse" are arrays in memory
 PAIRWISE = ("spectral-exact", "spectral-power", "spectral")  # methods whose time grows with the square of the rows
-STORED = 30  # values in a sparse row
+NONZEROS_PER_ROW = 30
 
 
 class Shape(NamedTuple):
@@ -47,7 +47,7 @@ class Problem(NamedTuple):
     dense: Shape
     sparse: Shape
     layouts: tuple[str, ...]
-    one_row: bool = False  # all centres start from the same row, so that all clusters but one are empty
+    one_row: bool = False  # initial centroids are copies of one row, so that all clusters but one are empty
 
 
 PROBLEMS = {
@@ -72,7 +72,7 @@ def write(folder: Path, problem: str, layout: str) -> Path:
     if path.exists():
         pass
     elif layout in SPARSE:
-        lengths = rng.integers(1, 2 * STORED, shape.n)
+        lengths = rng.integers(1, 2 * NONZEROS_PER_ROW, shape.n)
         columns = rng.integers(0, shape.d, lengths.sum(), dtype=np.int32)
         values = rng.standard_normal(lengths.sum(), dtype=np.float32)
         X = sparse.csr_array((values, columns, np.r_[0, lengths.cumsum()]), shape=shape[:2])
@@ -113,9 +113,9 @@ def child(task: dict[str, Any]) -> dict[str, Any]:
         with shoal.MemoryLimit("1MB"):
             model.fit(rows)
     except MemoryError as refusal:
-        told = str(refusal)
-    found = re.search(r"allow (.*?B)\b", told)
-    assert found is not None, told
+        message = str(refusal)
+    found = re.search(r"allow (.*?B)\b", message)
+    assert found is not None, message
     limit = shoal.MemoryLimit(found[1])
     before = status("self")["VmHWM"]
     try:
@@ -138,16 +138,16 @@ def ask(folder: Path, method: str, layout: str, problem: str) -> dict[str, Any]:
     task = {"method": method, "layout": layout, "path": str(path), "k": k, "one row": PROBLEMS[problem].one_row}
     code = "import json, sys; from bench.peaks import child; print(json.dumps(child(json.loads(sys.argv[1]))))"
     command = [sys.executable, "-c", code, json.dumps(task)]
-    told: dict[str, Any] = {"method": method, "layout": layout, "rows": problem}
+    record: dict[str, Any] = {"method": method, "layout": layout, "rows": problem}
     for _ in range(2):
         done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
         if done.returncode:
-            return {**told, "failed": done.stderr.strip().splitlines()[-1]}
-        told |= json.loads(done.stdout.splitlines()[-1])
-        told["ratio"] = told["peak MB"] / told["limit MB"]
-        if told["ratio"] <= OVER:
+            return {**record, "failed": done.stderr.strip().splitlines()[-1]}
+        record |= json.loads(done.stdout.splitlines()[-1])
+        record["ratio"] = record["peak MB"] / record["limit MB"]
+        if record["ratio"] <= MAX_RATIO:
             break
-    return told
+    return record
 
 
 def cases() -> Iterator[tuple[str, str, str]]:
@@ -165,7 +165,7 @@ def cases() -> Iterator[tuple[str, str, str]]:
             yield from ((method, layout, name) for layout in PROBLEMS[name].layouts if (method, layout) not in LEFT_OUT)
 
 
-LEFT_OUT = [("projected", layout) for layout in SPARSE]  # which it does not take
+LEFT_OUT = [("projected", layout) for layout in SPARSE]  # layouts that are not supported
 QUICK = ("lloyd", "npz", "small, empty")
 
 
@@ -181,8 +181,8 @@ def peaks(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
         for case in group:
             lab.others.append(busy())
             table.append(ask(lab.folder, *case))
-            told = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in table[-1].values())
-            lab.say(f"  {', '.join(told)}")
+            cells = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in table[-1].values())
+            lab.say(f"  {', '.join(cells)}")
         worst = max(row.get("ratio", math.inf) for row in table)
-        figures = [{"what": "largest peak, as a share of the limit", "value": worst, "limit": OVER}]
+        figures = [{"what": "largest peak, as a share of the limit", "value": worst, "limit": MAX_RATIO}]
         yield entry_of(lab, method, measure, table, figures)

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 from .measure import Lab
 from .results import FOLDER, Entry, by_problem
-from .scale import Cluster, Costs, Told, Work
+from .scale import Cluster, Costs, RoundCost, Work
 from .simulated import Fleet
 from .suites import entry_of
 
@@ -21,19 +21,19 @@ MACHINES, CORES, MEMORY, DOLLARS = 100, 32, 64, 1.3  # a machine's cores, GB, an
 HUNDRED = Cluster(MACHINES, CORES, 1, CORES, link=1.25 * GB)
 ROUGH = {"slow": 1e-3, "deaths": 1 / (100 * HOUR)}  # tasks that are slow, and machines that die: assumed
 BILLION = Work(10**9, 768, 100_000, MACHINES * CORES)
-OFF = 0.25  # by which a simulated figure may miss the measured one
+MAX_ERROR = 0.25  # relative error of simulated figures
 TINY = {"task": 4, "work": 4, "down": 1, "up": 3, "packing": 1, "arithmetic": 60, "moving 2": 0.3, "moving 20": 0.01}
 NEEDS = "run `python -m bench scaleout --only overhead --only costs` first"
 
 
 def plan(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
     """Simulate a billion rows, 100,000 clusters and 100 machines; compare the simulation with measurements."""
-    kept = {} if lab.quick else by_problem(FOLDER / "scaleout.json")
-    measured = {row["cost"]: row["value"] for row in kept["costs"]["rows"]} if "costs" in kept else TINY
+    stored = {} if lab.quick else by_problem(FOLDER / "scaleout.json")
+    measured = {row["cost"]: row["value"] for row in stored["costs"]["rows"]} if "costs" in stored else TINY
     if measured is TINY and not lab.quick:
         lab.leave_out(f"plan: {NEEDS}")
         return
-    settings = [entry for name, entry in kept.items() if name.startswith("overhead")]
+    settings = [entry for name, entry in stored.items() if name.startswith("overhead")]
     parts = {"check": partial(check, settings), "rounds": rounds, "sensitivity": sensitivity}
     for name, part in parts.items():
         if not only or name in only:
@@ -57,21 +57,21 @@ def check(settings: list[Entry], lab: Lab, measured: dict[str, float]) -> Iterat
             cpu = threads["CPU seconds"] * threads[f"seconds {key}"] / threads["seconds a step"]
             work = Work(n, d, k, partitions, moving, which == "first")
             costs = costs_of(measured, 2.0 * n * d * k / cpu)
-            if which == "later":  # some travel together, and share what a task costs
+            if which == "later":  # small tasks are batched, and share the cost of a task
                 share = dask["tasks"] / partitions
                 costs = costs._replace(task=share * costs.task, work=share * costs.work)
-            told = Fleet(here, costs).run(_sending(work, 1e6 * dask[f"MB {key}"]))
+            cost = Fleet(here, costs).run(_sending(work, 1e6 * dask[f"MB {key}"]))
             row: Entry = {"setting": setting["problem"], "step": which, "seconds measured": dask[f"seconds {key}"]}
-            row |= {"seconds simulated": told.seconds}
+            row |= {"seconds simulated": cost.seconds}
             if which == "later":
-                row |= {"CPU measured": dask["CPU seconds"], "CPU simulated": told.driver + told.workers}
+                row |= {"CPU measured": dask["CPU seconds"], "CPU simulated": cost.driver + cost.workers}
             row |= {"MB measured": dask[f"MB {key}"], "MB simulated": work.traffic() / 1e6}
-            rows.append({**row, "the driver's share": told.driver / told.seconds})
+            rows.append({**row, "the driver's share": cost.driver / cost.seconds})
     if rows:
-        # In later steps, bytes depend on the data (it may be rows of a few clusters alone that move): these are no test.
-        figures = [{"what": "seconds: off by at most", "value": _off(rows, "seconds"), "limit": OFF}]
-        figures += [{"what": "MB of first steps: off by at most", "value": _off(rows[::2], "MB"), "limit": OFF}]
-        figures += [{"what": "MB of later steps: off by at most", "value": _off(rows[1::2], "MB")}]
+        # In later steps, bytes depend on which clusters the reassigned rows belong to, so they do not test the simulation.
+        figures = [{"what": "seconds: off by at most", "value": _max_error(rows, "seconds"), "limit": MAX_ERROR}]
+        figures += [{"what": "MB of first steps: off by at most", "value": _max_error(rows[::2], "MB"), "limit": MAX_ERROR}]
+        figures += [{"what": "MB of later steps: off by at most", "value": _max_error(rows[1::2], "MB")}]
         measure = (
             "Steps on workers of this machine, measured by `bench scaleout --only overhead`, and simulated: MB from the rows "
             "that move, seconds from the MB that were measured."
@@ -80,7 +80,7 @@ def check(settings: list[Entry], lab: Lab, measured: dict[str, float]) -> Iterat
 
 
 def _sending(work: Work, size: float) -> Work:
-    """As many rows move as makes a step of so many bytes."""
+    """Return the work with the fraction of reassigned rows that leads to `size` bytes per step."""
 
     def over(moving: float) -> float:
         return work._replace(moving=moving).traffic() - size
@@ -88,7 +88,7 @@ def _sending(work: Work, size: float) -> Work:
     return work._replace(moving=1.0 if over(1.0) <= 0 else brentq(over, 0.0, 1.0))
 
 
-def _off(rows: list[Entry], what: str) -> float:
+def _max_error(rows: list[Entry], what: str) -> float:
     return max(abs(row[f"{what} simulated"] / row[f"{what} measured"] - 1) for row in rows)
 
 
@@ -106,30 +106,30 @@ def variants() -> dict[str, tuple[Cluster, Work]]:
     }
 
 
-def machine_gb(cluster: Cluster, work: Work, told: Told) -> float:
-    """Rows; the centres, as they came and unpacked; each task's sums, and the answer made of them; answers that wait."""
+def machine_gb(cluster: Cluster, work: Work, cost: RoundCost) -> float:
+    """Return the memory of a machine: rows, centroids (packed and unpacked), sums and answers of tasks, and waiting answers."""
     rows = 4.0 * work.rows * work.columns / cluster.machines
     tasks = cluster.threads * 2 * work.share(work.partitions)
-    return (rows + cluster.processes * (2 * work.order() + tasks) + told.held) / GB
+    return (rows + cluster.processes * (2 * work.order() + tasks) + cost.held) / GB
 
 
 def driver_gb(work: Work) -> float:
-    """Labels, old and new; sums, old and new, and centres; an answer as it came, and unpacked."""
+    """Return the memory of the driver: labels and sums (old and new), centroids, and one answer (packed and unpacked)."""
     return (8.0 * work.rows + 3 * 8.0 * work.clusters * work.columns + 2 * work.answer()) / GB
 
 
-def fitted(cluster: Cluster, work: Work, measured: dict[str, float]) -> tuple[list[Told], dict[str, float]]:
-    """Some rounds of a fit, and all of them: those between are taken from their neighbours."""
+def fitted(cluster: Cluster, work: Work, measured: dict[str, float]) -> tuple[list[RoundCost], dict[str, float]]:
+    """Simulate some rounds of a fit; return their costs and the totals, with the other rounds interpolated."""
     moving = {int(name.split()[1]): share for name, share in measured.items() if name.startswith("moving")}
     fleet = Fleet(cluster, costs_of(measured))
-    told = [fleet.run(work), *(fleet.run(work._replace(moving=share, first=False)) for share in moving.values())]
+    costs_by_round = [fleet.run(work), *(fleet.run(work._replace(moving=share, first=False)) for share in moving.values())]
     every = range(1, ROUNDS + 1)
-    whole = {name: np.interp(every, [1, *moving], [getattr(t, name) for t in told]) for name in ("seconds", "moved")}
-    return told, {name: float(values.sum()) for name, values in whole.items()}
+    whole = {name: np.interp(every, [1, *moving], [getattr(t, name) for t in costs_by_round]) for name in ("seconds", "moved")}
+    return costs_by_round, {name: float(values.sum()) for name, values in whole.items()}
 
 
 def rounds(lab: Lab, measured: dict[str, float]) -> Iterator[Entry]:
-    """Traffic, hours, memory and money, as things are and as they might be."""
+    """Simulate traffic, hours, memory and cost of the plan and of its variants."""
     rows = [_row(lab, name, cluster, work, measured) for name, (cluster, work) in variants().items()]
     kinds = [row for row in rows if "rough" not in row["variant"]]
     figures = [{"what": f"{row['variant']}: GB of a machine", "value": row["GB machine"], "limit": MEMORY} for row in kinds]
@@ -145,28 +145,28 @@ def rounds(lab: Lab, measured: dict[str, float]) -> Iterator[Entry]:
 def _row(lab: Lab, name: str, cluster: Cluster, work: Work, measured: dict[str, float]) -> Entry:
     if lab.quick:
         work = work._replace(clusters=50, partitions=200)
-    told, whole = fitted(cluster, work, measured)
+    costs_by_round, whole = fitted(cluster, work, measured)
     flops = 2.0 * work.rows * work.clusters * work.columns / costs_of(measured).flops
     return {
         "variant": name,
         "partitions": work.partitions,
         "min of arithmetic": flops / (cluster.machines * cluster.cores) / 60,
-        "min first round": told[0].seconds / 60,
-        "min last round": told[-1].seconds / 60,
-        "GB first round": told[0].moved / GB,
-        "driver busy": told[0].driver / told[0].seconds,
-        "GB machine": max(machine_gb(cluster, work, t) for t in told),
+        "min first round": costs_by_round[0].seconds / 60,
+        "min last round": costs_by_round[-1].seconds / 60,
+        "GB first round": costs_by_round[0].moved / GB,
+        "driver busy": costs_by_round[0].driver / costs_by_round[0].seconds,
+        "GB machine": max(machine_gb(cluster, work, t) for t in costs_by_round),
         "GB driver": driver_gb(work),
         "TB": whole["moved"] / 1e12,
         "hours": whole["seconds"] / HOUR,
-        "tasks again": sum(t.again for t in told),
-        "machines lost": sum(t.deaths for t in told),
+        "tasks again": sum(t.again for t in costs_by_round),
+        "machines lost": sum(t.deaths for t in costs_by_round),
         "dollars": whole["seconds"] / HOUR * MACHINES * DOLLARS,
     }
 
 
 def sensitivity(lab: Lab, measured: dict[str, float]) -> Iterator[Entry]:
-    """Minutes of the first round, by links and partitions."""
+    """Simulate the minutes of the first round for several links and numbers of partitions."""
     rows: list[Any] = []
     for name, groups in {"as it is": 0, "added up on each machine": MACHINES}.items():
         for times in (1,) if lab.quick else (1, 4):

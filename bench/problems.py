@@ -41,8 +41,8 @@ class Problem:
     k: int
     load: Callable[[], Any]  # float32 rows, dense or CSR
     steps: tuple[int, int] = (1, 6)
-    most_repeats: int = 9  # for what takes minutes
-    long: bool = False  # half an hour: only when it is named
+    most_repeats: int = 9  # fewer for fits that take minutes
+    long: bool = False  # takes half an hour: run only if it is named
     lengths: tuple[int, ...] = (1, 2, 3, 5, 8, 12, 20, 40, 100)  # iterations of the fits of a race
 
 
@@ -63,8 +63,10 @@ def start_of(X: Any, k: int, seed: int = 0) -> Array:
 
 
 def blobs(n: int, d: int, m: int, seed: int = 0) -> Array:
-    """m Gaussian clouds that overlap (their centres are about two standard deviations apart), so that nothing converges
-    within the iterations that are timed."""
+    """Return rows of m overlapping Gaussian clusters, about two standard deviations apart.
+
+    Fits do not converge within the iterations that are timed.
+    """
     rng = np.random.default_rng(seed)
     centers = rng.standard_normal((m, d), dtype=np.float32) * np.float32(np.sqrt(2 / d))
     X = rng.standard_normal((n, d), dtype=np.float32)

@@ -1,6 +1,6 @@
 """Compare the results of every estimator before and after a change, bit for bit.
 
-`python -m bench.regression record FILE` writes labels, centres, energies and histories of fits to small data sets;
+`python -m bench.regression record FILE` writes labels, centroids, energies and histories of fits to small data sets;
 `python -m bench.regression compare FILE` repeats the fits and lists every field that differs. Spectral results depend on the
 LAPACK library and on the CPU, so record and compare on the same machine.
 """
@@ -59,7 +59,7 @@ SPECTRAL: dict[str, list[dict[str, Any]]] = {
 
 
 def data_sets() -> dict[str, tuple[Any, Any]]:
-    """Small data sets by name: rows, and weights or None."""
+    """Return small data sets by name: rows, and weights or None."""
     rng = np.random.default_rng(0)
     groups = 4 * rng.normal(size=(12, 6))[rng.integers(12, size=3000)] + rng.normal(size=(3000, 6))
     wide = rng.normal(size=(20, 96))[rng.integers(20, size=1500)] + 0.7 * rng.normal(size=(1500, 96))
@@ -77,7 +77,7 @@ def data_sets() -> dict[str, tuple[Any, Any]]:
 
 
 def digest(value: Any) -> str:
-    """A short text that is equal for equal bits."""
+    """Return a short text that is equal for equal bits."""
     if isinstance(value, np.ndarray):
         data = f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
         return hashlib.sha256(data).hexdigest()[:16]
@@ -85,14 +85,14 @@ def digest(value: Any) -> str:
 
 
 def describe(model: Any, X: Any) -> dict[str, str]:
-    """Everything that a fit has produced, as short texts."""
+    """Return all results of a fit as short texts."""
     found = {name: digest(getattr(model, name)) for name in ATTRIBUTES if hasattr(model, name)}
     steps = [{key: value for key, value in record.items() if key not in TIMES} for record in getattr(model, "history_", [])]
     return {**found, "history_": digest(np.frombuffer(repr(steps).encode(), np.uint8)), "predict": digest(model.predict(X))}
 
 
 def cases(folder: Path) -> Iterator[tuple[str, Callable[[], dict[str, str]]]]:
-    """Every fit by name."""
+    """Yield every fit with its name."""
     for data, (X, weights) in data_sets().items():
         for name, options in ((name, each) for name, several in KMEANS.items() for each in several):
             make = getattr(shoal, name)
@@ -137,7 +137,7 @@ def partial(name: str, X: Any) -> dict[str, str]:
 
 
 def run() -> dict[str, dict[str, str]]:
-    """Results of all fits; an error counts as a result."""
+    """Return the results of all fits; an error is a result."""
     found: dict[str, dict[str, str]] = {}
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
         for name, fit in cases(Path(folder)):

@@ -27,7 +27,7 @@ KMeans(8, n_init=1, random_state=0).fit(numpy.random.default_rng(0).random((1000
 
 
 def map_of_blobs(lab: Lab, n: int, d: int, k: int) -> dict[str, str]:
-    """A file of clusters and one of centres to start from, for a contender to be asked about."""
+    """Write a file of rows and one of initial centroids; return their paths."""
     path = lab.folder / "map.npy"
     rows = np.lib.format.open_memmap(path, "w+", np.float32, (n, d))
     for seed, a in enumerate(range(0, n, 100_000)):
@@ -39,7 +39,7 @@ def map_of_blobs(lab: Lab, n: int, d: int, k: int) -> dict[str, str]:
 def memory(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
     """Memory that a fit of a memory map allocates."""
     if not Path("/proc/self/status").exists():
-        lab.leave_out("memory: only Linux tells how much memory is anonymous")
+        lab.leave_out("memory: anonymous memory can only be read on Linux")
         return
     n, d, k = (20_000, 128, 20) if lab.quick else (2_000_000, 128, 100)
     files = map_of_blobs(lab, n, d, k)
@@ -88,8 +88,8 @@ def startup(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def _truth(X: Any) -> tuple[Any, float]:
-    """Means and energy of the two clouds in float64: rows at even places belong to the first."""
-    step = 1 << 20  # even, so that even places stay even
+    """Return the means and the energy of two clusters in float64; even rows belong to the first."""
+    step = 1 << 20  # even, so that even rows have even positions in a piece
     sums, counts = np.zeros((2, 2)), np.zeros(2)
     halves = [(i, slice(a + i, a + step, 2)) for a in range(0, len(X), step) for i in (0, 1)]
     for i, part in halves:

@@ -139,7 +139,7 @@ def tables(entries: list[Entry]) -> list[str]:
     figures = [[e["problem"], f["what"], _figure_text(f)][few:] for e in entries for f in e["figures"]]
     if figures:
         parts.append(_table(["problem", "figure", "value"][few:], figures))
-    kinds: dict[str, list[Entry]] = {}  # by what the rows are about
+    kinds: dict[str, list[Entry]] = {}  # rows by the name of their first column
     for entry in entries:
         for row in entry["rows"]:
             kinds.setdefault(next(iter(row)), []).append({"problem": entry["problem"], **row})

@@ -22,8 +22,8 @@ from .results import Entry
 from .suites import entry_of
 
 PARALLEL = "shoal, k-means||"
-APART = {"": 3.0, ", overlapping": 0.4}  # groups, by the problem
-SAME = 1.001  # energies that differ by less are the same
+DISTANCES = {"": 3.0, ", overlapping": 0.4}  # between clusters, by problem
+MAX_ENERGY_RATIO = 1.001  # of energies that count as equal
 MEASURE = (
     "Whole fits in turn, each library with its own defaults, ours from k-means|| as well; medians of the seeds. Energies by "
     "float64 from the centres. To the same energy: seconds of each until 0.1% above the higher of ours and the rival's in the "
@@ -35,18 +35,18 @@ class Fit(NamedTuple):
     seconds: float
     centers: Any
     steps: int
-    course: Sequence[tuple[float, float]] = ()  # seconds since it began, and the energy that was known by then
+    course: Sequence[tuple[float, float]] = ()  # seconds since the start, and the energy reached
 
     def until(self, low: float) -> float:
-        """Seconds until the energy was as low, as it was in the end."""
+        """Return the seconds until the energy was at most `low`."""
         return next((seconds for seconds, energy in self.course if energy <= low), self.seconds)
 
 
-Fitting = Callable[..., Fit]  # by the seed and, if told, at most so many steps
+Fitting = Callable[..., Fit]  # of the seed and, optionally, the maximum number of steps
 
 
 def shorter(fit: Fitting, seed: int, whole: Fit, low: float, X: Any) -> float:
-    """Seconds of the shortest fit, to a twentieth of the steps, that gets as low as the whole one does."""
+    """Return the seconds of the shortest fit that reaches the energy of the whole one, to within a twentieth of its steps."""
     least, most, seconds = 0, whole.steps, whole.seconds
     while most - least > max(1, whole.steps // 20):
         tried = fit(seed, steps := (least + most) // 2)
@@ -61,7 +61,7 @@ def ours(rows: Any, k: int, seed: int, **options: Any) -> Fit:
     import shoal
 
     seconds, model = timed(lambda: shoal.KMeans(k, random_state=seed, **options).fit(rows))
-    before = seconds - model.history_[-1]["seconds"]  # the start; and the labels at the end, as if they had come first
+    before = seconds - model.history_[-1]["seconds"]  # initialization and final labels
     course = [(before + step["seconds"], step["energy"]) for step in model.history_]
     return Fit(seconds, model.cluster_centers_, model.n_iter_, course)
 
@@ -69,7 +69,7 @@ def ours(rows: Any, k: int, seed: int, **options: Any) -> Fit:
 def our_fits(rows: Any, k: int) -> dict[str, Fitting]:
     fits: dict[str, Fitting] = {"shoal": partial(ours, rows, k), PARALLEL: partial(ours, rows, k, init="k-means||")}
     for fit in fits.values():
-        fit(0, max_iter=1)  # kernels are compiled or read
+        fit(0, max_iter=1)  # compile or load the kernels
     return fits
 
 
@@ -94,7 +94,7 @@ def contest(lab: Lab, X: Any, rival: str, least: float, fits: dict[str, Fitting]
     ]
     if rival not in found:
         return rows, []
-    goals = [SAME * max(pair) for pair in zip(ends["shoal"], ends[rival], strict=True)]
+    goals = [MAX_ENERGY_RATIO * max(pair) for pair in zip(ends["shoal"], ends[rival], strict=True)]
     until = {library: list(map(Fit.until, found[library], goals)) for library in ("shoal", PARALLEL)}
     until[rival] = list(map(partial(shorter, fits[rival], X=X), range(lab.repeats), found[rival], goals))
     for row in rows:
@@ -115,7 +115,7 @@ def peers(lab: Lab) -> Iterator[Entry]:
     import shoal
 
     n, d, k = (3_000, 8, 5) if lab.quick else (400_000, 50, 50)
-    for problem, apart in list(APART.items())[: 1 if lab.quick else None]:
+    for problem, apart in list(DISTANCES.items())[: 1 if lab.quick else None]:
         X = clouds(n, d, k, apart=apart)
         with workers(2) as client, shoal.Engine(client), client.as_current():
             rows = held(client, X, 4 if lab.quick else 16)
@@ -125,8 +125,8 @@ def peers(lab: Lab) -> Iterator[Entry]:
                 fits["dask-ml"](0, 1)
             if "dask-ml" not in fits:
                 lab.leave_out("dask-ml is not installed")
-            told = contest(lab, X, "dask-ml", 5, fits)
-        yield entry_of(lab, f"peers{problem}", f"{n:,} x {d} float32, k={k}, held by 2 workers. {MEASURE}", *told)
+            results = contest(lab, X, "dask-ml", 5, fits)
+        yield entry_of(lab, f"peers{problem}", f"{n:,} x {d} float32, k={k}, held by 2 workers. {MEASURE}", *results)
 
 
 def _dask_ml(rows: Any, k: int) -> Fitting:
@@ -151,17 +151,17 @@ def spark(lab: Lab) -> Iterator[Entry]:
         lab.leave_out("pyspark (pip install '.[spark]') or Java (17 or later) is not installed")
         return
     n, d, k = 400_000, 50, 50
-    for problem, apart in APART.items():
+    for problem, apart in DISTANCES.items():
         X = clouds(n, d, k, apart=apart)
         with _spark(lab, X, 16) as (table, master, before), workers(2) as client, shoal.Engine(client):
             rows = held(client, X, 16)
-            _mllib(table, k, 1)  # the JVM has compiled much of what it will
-            told = contest(lab, X, "spark", 10, {**our_fits(rows, k), "spark": partial(_mllib, table, k)})
-            told[0][-1]["seconds before"] = before
+            _mllib(table, k, 1)  # warm up the JVM
+            results = contest(lab, X, "spark", 10, {**our_fits(rows, k), "spark": partial(_mllib, table, k)})
+            results[0][-1]["seconds before"] = before
         measure = (
             f"{n:,} x {d} float32, k={k}, cached in 16 partitions by 2 workers and, in float64, by Spark's {master}. {MEASURE}"
         )
-        yield entry_of(lab, f"spark{problem}", measure, *told)
+        yield entry_of(lab, f"spark{problem}", measure, *results)
 
 
 def _mllib(table: Any, k: int, seed: int, steps: int = 20) -> Fit:  # its default
@@ -173,7 +173,7 @@ def _mllib(table: Any, k: int, seed: int, steps: int = 20) -> Fit:  # its defaul
 
 @contextlib.contextmanager
 def _spark(lab: Lab, X: Any, parts: int) -> Iterator[tuple[Any, str, float]]:
-    """The rows in Spark's memory, who holds them, and the seconds that took: executors of their own, if they start."""
+    """Yield the rows cached by Spark, the kind of executors and the seconds it took; separate executors if they start."""
     import pandas as pd
     from pyspark.ml.feature import VectorAssembler
     from pyspark.sql import SparkSession
@@ -203,7 +203,7 @@ def _spark(lab: Lab, X: Any, parts: int) -> Iterator[tuple[Any, str, float]]:
 
 
 def _spark_home(folder: Path) -> Path:
-    """What executors start from, and leave their files in."""
+    """Return a folder with the scripts that start executors, for their files."""
     import pyspark
 
     folder.mkdir(exist_ok=True)

@@ -17,8 +17,8 @@ from .rivals import peers, spark
 from .suites import entry_of
 from .wrong import wrong
 
-FIRST, STEPS = 2, 8  # steps that are not like the others, of all
-CPU = "CPU seconds"  # a step, of all steps
+FIRST_STEPS, STEPS = 2, 8  # untypical first steps, and all steps
+CPU = "CPU seconds"  # per step, averaged over all steps
 
 
 class Setting(NamedTuple):
@@ -32,9 +32,9 @@ class Setting(NamedTuple):
 
 TINY = Setting("overhead", 4_000, 16, 8, 8, 2)
 SETTINGS = [
-    Setting("overhead", 786_432, 128, 1500, 64),  # of three blocks each; more than a second of work, on two cores
-    Setting("overhead, many partitions", 638_976, 128, 500, 156),  # of a block each
-    Setting("overhead, large answers", 16_384, 8_192, 128, 32),  # 8 MB each, and little to compute
+    Setting("overhead", 786_432, 128, 1500, 64),  # partitions of three blocks; more than a second of work on two cores
+    Setting("overhead, many partitions", 638_976, 128, 500, 156),  # partitions of one block
+    Setting("overhead, large answers", 16_384, 8_192, 128, 32),  # 8 MB per answer, and little computation
 ]
 
 
@@ -54,7 +54,7 @@ def overhead(lab: Lab) -> Iterator[Entry]:
     """Compare steps of Lloyd's algorithm on workers and on threads, on the same cores."""
     for setting in [TINY] if lab.quick else SETTINGS:
         lab.say(setting.problem)
-        rows = _beside_threads(lab, setting)
+        rows = _compare_with_threads(lab, setting)
         what, n, d, k, chunks, count = setting
         ratio = rows[1]["seconds a step"] / rows[0]["seconds a step"]
         limit = {"limit": 1.25} if setting is SETTINGS[0] else {}
@@ -66,8 +66,8 @@ def overhead(lab: Lab) -> Iterator[Entry]:
         yield entry_of(lab, what, f"{where}; steps of Lloyd's from the same start. Medians.", rows, figures)
 
 
-def _beside_threads(lab: Lab, setting: Setting) -> list[Entry]:
-    """What steps take by threads, and by workers; all that `plan` needs to foresee the latter."""
+def _compare_with_threads(lab: Lab, setting: Setting) -> list[Entry]:
+    """Measure the time of steps on threads and on workers, and what `plan` needs to predict the latter."""
     import shoal
 
     _, n, d, k, chunks, count = setting
@@ -82,20 +82,20 @@ def _beside_threads(lab: Lab, setting: Setting) -> list[Entry]:
     took: dict[str, list[Entry]] = {"threads": [], "dask": []}
     with workers(count) as client, shoal.Engine(client):
         sides = {"threads": X, "dask": held(client, X, chunks)}
-        for rows in sides.values():  # kernels are compiled or read, and workers have met the rows
+        for rows in sides.values():  # compile or load the kernels, and send the rows to the workers
             fit(rows, 1)
         for _ in range(lab.repeats):
             for name, rows in sides.items():
                 lab.others.append(busy())
                 cpu, model = fit(rows, STEPS)
                 seconds = np.diff([0.0, *(step["seconds"] for step in model.history_)])
-                each = {"seconds of the first": float(seconds[0]), "seconds a step": float(np.median(seconds[FIRST:]))}
+                each = {"seconds of the first": float(seconds[0]), "seconds a step": float(np.median(seconds[FIRST_STEPS:]))}
                 took[name].append({**each, CPU: cpu / len(seconds)})
                 lab.say(f"  {name}: " + ", ".join(f"{key} {value:.3f}" for key, value in took[name][-1].items()))
-    told = model.history_
+    history = model.history_
     rows = [{"engine": name, **{key: median(one[key] for one in all_of) for key in all_of[0]}} for name, all_of in took.items()]
-    rows[1] |= {"tasks": told[-1]["tasks"], "MB of the first": told[0]["bytes"] / 1e6}
-    rows[1] |= {"MB a step": float(np.mean([step["bytes"] for step in told[FIRST:]])) / 1e6}
-    rows[1] |= {"moving": float(np.mean([step["reassigned"] for step in told[FIRST:]])) / n, **setting._asdict()}
+    rows[1] |= {"tasks": history[-1]["tasks"], "MB of the first": history[0]["bytes"] / 1e6}
+    rows[1] |= {"MB a step": float(np.mean([step["bytes"] for step in history[FIRST_STEPS:]])) / 1e6}
+    rows[1] |= {"moving": float(np.mean([step["reassigned"] for step in history[FIRST_STEPS:]])) / n, **setting._asdict()}
     del rows[1]["problem"]
     return rows

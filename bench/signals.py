@@ -1,7 +1,7 @@
 """Command-line fits interrupted or killed at random moments: time to exit, and bitwise equality after resuming.
 
-`python -m bench.signals STOPS KILLS [SEED]` prints what came of it, a line of JSON. Each life of a fit is a fork of that
-process, which has all code loaded, so that many lives cost little.
+`python -m bench.signals STOPS KILLS [SEED]` prints the results as a line of JSON. Each run of a fit is a fork of this process,
+which has loaded all code, so that runs start fast.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ FIT += ["--set", "n_init=2", "--threads", "2", "--standardize", "--progress", "j
 OUT = Path("out")
 
 
-class Fate(NamedTuple):
-    """What ends a life: a signal so many seconds after its birth, or a kill at its nth sync or renaming of a file."""
+class StopPoint(NamedTuple):
+    """When to end a run: by a signal after some seconds, or by a kill at the n-th sync or renaming of a file."""
 
     number: int = 0
     after: float = 0.0
     write: int = 0
 
 
-OLD_AGE = Fate()
+NEVER = StopPoint()
 
 
 class Ended(NamedTuple):
-    code: int  # minus the signal, if that ended it
-    seconds: float  # of the life, or, after a signal, from there on
+    code: int  # negative signal number if a signal ended the process
+    seconds: float  # duration of the run or, if a signal was sent, the time from the signal to the end
     said: str
 
 
-def _live(words: list[str], fate: Fate, often: bool) -> int:
-    """In a process of its own."""
+def _run_child(words: list[str], stop_point: StopPoint, often: bool) -> int:
+    """Run the command in a forked process."""
     from shoal.cli import main, run
     from shoal.formats import checkpoint
 
-    if often:  # the state is written after every step
+    if often:  # write a checkpoint after every step
         run.MIN_CHECKPOINT_SECONDS, checkpoint.SHARE = 0.0, 1e9
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # which may be ignored, where this runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes may ignore SIGINT
     calls = [0]
 
     def counted(call: Any) -> Any:
         def at(*arguments: Any) -> Any:
             calls[0] += 1
-            if calls[0] == fate.write:
+            if calls[0] == stop_point.write:
                 os.kill(os.getpid(), signal.SIGKILL)
             return call(*arguments)
 
@@ -76,7 +76,7 @@ def _live(words: list[str], fate: Fate, often: bool) -> int:
     return 99
 
 
-def life(words: list[str], fate: Fate = OLD_AGE, often: bool = False) -> Ended:
+def run_once(words: list[str], stop_point: StopPoint = NEVER, often: bool = False) -> Ended:
     began = time.perf_counter()
     with open("said", "w+b") as said:
         child = os.fork()
@@ -85,13 +85,13 @@ def life(words: list[str], fate: Fate = OLD_AGE, often: bool = False) -> Ended:
             try:
                 for stream in (1, 2):
                     os.dup2(said.fileno(), stream)
-                code = _live(words, fate, often)
+                code = _run_child(words, stop_point, often)
                 sys.stderr.flush()
             finally:
                 os._exit(code)
-        if fate.number:
-            time.sleep(fate.after)
-            os.kill(child, fate.number)
+        if stop_point.number:
+            time.sleep(stop_point.after)
+            os.kill(child, stop_point.number)
             began = time.perf_counter()
         _, status = os.waitpid(child, 0)
         seconds = time.perf_counter() - began
@@ -100,17 +100,17 @@ def life(words: list[str], fate: Fate = OLD_AGE, often: bool = False) -> Ended:
 
 
 def digest() -> str:
-    """Of all that a fit gives, but for times."""
+    """Return a digest of all results of a fit except times."""
     import shoal
 
     model = shoal.load(OUT / "model.npz")
-    told = hashlib.sha256(np.ascontiguousarray(model.cluster_centers_).tobytes() + (OUT / "labels.npy").read_bytes())
-    told.update(repr((model.inertia_, model.n_iter_, model.stop_reason_)).encode())
-    return told.hexdigest()
+    hasher = hashlib.sha256(np.ascontiguousarray(model.cluster_centers_).tobytes() + (OUT / "labels.npy").read_bytes())
+    hasher.update(repr((model.inertia_, model.n_iter_, model.stop_reason_)).encode())
+    return hasher.hexdigest()
 
 
 def is_sound(folder: Path = OUT) -> bool:
-    """Can every file that is there be read, and is nothing but what is half written beside them?"""
+    """Return whether all result files can be read, and all other files are temporary ones."""
     from shoal.cli.folder import FILES, LOCK
     from shoal.cli.run_record import read_run_record
     from shoal.formats.archive import read
@@ -127,7 +127,7 @@ def is_sound(folder: Path = OUT) -> bool:
 
 
 def status() -> str:
-    """Of the run: "running" until all its files are there; "" if it has not begun."""
+    """Return the status of the run: "running" until all its files exist, "" before it starts."""
     from shoal.cli.run_record import read_run_record
 
     return str(read_run_record(OUT)[0]["status"]) if (OUT / "run.json").exists() else ""
@@ -144,13 +144,13 @@ def stops(count: int, whole: float, expected: str, luck: random.Random) -> dict[
     for i in range(count):
         shutil.rmtree(OUT, ignore_errors=True)
         number = (signal.SIGINT, signal.SIGTERM)[i % 2]
-        ended = life(FIT, Fate(number, luck.uniform(0.03, whole)))
-        over = ended.code == 0 or status() == "done"  # before the signal came
+        ended = run_once(FIT, StopPoint(number, luck.uniform(0.03, whole)))
+        over = ended.code == 0 or status() == "done"  # before the signal arrived
         right += (over or (ended.code == 128 + number and "stopped by SIG" in ended.said)) and is_sound()
         kept += status() != "running" or '"step"' not in ended.said or (OUT / "checkpoint.npz").exists()
         seconds.append(ended.seconds)
         if status() != "done":
-            last = life(_next())
+            last = run_once(_next())
             assert last.code == 0, last.said
         same += digest() == expected
     worst = float(np.quantile(seconds, 0.99)) if seconds else 0.0
@@ -158,14 +158,16 @@ def stops(count: int, whole: float, expected: str, luck: random.Random) -> dict[
 
 
 def kills(count: int, whole: float, writes: int, expected: str, luck: random.Random) -> dict[str, Any]:
-    """Again and again, half of them inside a write; whenever a fit has come to its end, another begins."""
+    """Kill fits at random moments, half of them during a write, and resume each until it ends."""
     killed = resumed = ends = same = sound = lives = 0
     shutil.rmtree(OUT, ignore_errors=True)
     while killed < count or not ends:
         lives += 1
-        fate = Fate(write=luck.randint(1, writes)) if lives % 2 else Fate(signal.SIGKILL, luck.uniform(0, whole))
+        stop_point = (
+            StopPoint(write=luck.randint(1, writes)) if lives % 2 else StopPoint(signal.SIGKILL, luck.uniform(0, whole))
+        )
         resumed += (OUT / "checkpoint.npz").exists()
-        ended = life(_next(), fate if killed < count else OLD_AGE, often=True)
+        ended = run_once(_next(), stop_point if killed < count else NEVER, often=True)
         killed += ended.code == -signal.SIGKILL
         sound += is_sound()
         if ended.code == 0:
@@ -181,20 +183,20 @@ def main(count_stops: int, count_kills: int, seed: int = 0) -> None:
     np.save("rows.npy", rng.normal(size=(6000, 8)).astype(np.float32))
     import shoal.cli.main
 
-    with contextlib.suppress(SystemExit):  # so that all code is loaded
+    with contextlib.suppress(SystemExit):  # load all code
         shoal.cli.main.main([*FIT, "--json"])
-    whole = life(FIT)
+    whole = run_once(FIT)
     assert whole.code == 0, whole.said
     expected = digest()
-    told = stops(count_stops, 1.1 * whole.seconds, expected, luck)
-    often = life(FIT, often=True)
+    counts = stops(count_stops, 1.1 * whole.seconds, expected, luck)
+    often = run_once(FIT, often=True)
     writes = 2 * (sum('"step"' in line for line in often.said.splitlines()) + 5)
-    told |= kills(count_kills, 1.1 * often.seconds, writes, expected, luck)
-    print(json.dumps(told), flush=True)
+    counts |= kills(count_kills, 1.1 * often.seconds, writes, expected, luck)
+    print(json.dumps(counts), flush=True)
 
 
 def run(folder: Path, count_stops: int, count_kills: int) -> dict[str, Any]:
-    """The same from a process that has threads, which no fork would have."""
+    """Run `main` in a new process, because forks of this one would lack its threads."""
     command = [sys.executable, "-m", "bench.signals", str(count_stops), str(count_kills)]
     done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -208,7 +210,7 @@ def signals(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
         lab.leave_out("signals: only POSIX has them")
         return
     with tempfile.TemporaryDirectory(dir=lab.folder) as folder:
-        told = run(Path(folder), *((4, 6) if lab.quick else (100, 200)))
+        counts = run(Path(folder), *((4, 6) if lab.quick else (100, 200)))
     pairs = (
         ("stops", "right"),
         ("stops", "same after stops"),
@@ -216,21 +218,21 @@ def signals(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
         ("lives", "sound"),
         ("ends", "same after kills"),
     )
-    wrong = sum(told[all_] - told[good] for all_, good in pairs)
+    wrong = sum(counts[all_] - counts[good] for all_, good in pairs)
     figures = [
         {
             "what": "lives that ended wrong or kept nothing, fits of other bits, files that can't be read",
             "value": wrong,
             "limit": 0,
         },
-        {"what": "seconds from a signal to the end, 99th percentile", "value": told["seconds, p99"], "limit": 1.0},
+        {"what": "seconds from a signal to the end, 99th percentile", "value": counts["seconds, p99"], "limit": 1.0},
     ]
     measure = (
         "SIGINT and SIGTERM, then SIGKILL (half of them inside a write), at random moments of `shoal fit` and `shoal resume`, "
         "until each fit has come to its end. Right: exit code 130 or 143, one line, files that can be read. Kept: with a "
         "checkpoint, if a step was made and not all was done. Same: to the last bit what an undisturbed fit gives."
     )
-    yield entry_of(lab, "signals", measure, [told], figures)
+    yield entry_of(lab, "signals", measure, [counts], figures)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Discrete-event simulation of a round of tasks on a cluster.
 
-The driver (with the scheduler, on one core) sends a task a partition, as far ahead as `scaleout.rounds` does, fetches answers
-in their order and adds them up. Workers pass the centres on among themselves, and work. Some tasks take longer than others,
-and now and then a machine is gone. What things cost is measured (`costs`); machines and links are assumed.
+The driver (with the scheduler, on one core) sends one task per partition, as far ahead as `distributed.scheduler` does, fetches
+answers in order and adds them up. Workers forward the centroids to each other and run tasks. Some tasks are slow, and machines
+fail. Costs are measured (`costs`); machines and links are assumed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from shoal.distributed.scheduler import MAX_AHEAD, MAX_IN_FLIGHT, MAX_INLINE_SPE
 from shoal.distributed.task_batching import MAX_GATHER_BYTES
 
 from .events import Clock, Shared, Then
-from .scale import Cluster, Costs, Told, Work
+from .scale import Cluster, Costs, RoundCost, Work
 
-OUTGOING = 50  # workers that one passes data to at a time, in dask
-SLOWNESS = 8.0  # times that a slow task takes, beside others
+MAX_OUTGOING = 50  # simultaneous transfers from a worker to others, in dask
+SLOW_TASK_FACTOR = 8.0  # duration of a slow task relative to others
 
 
 class Worker:
@@ -31,30 +31,30 @@ class Worker:
     def __init__(self, machine: int, threads: int) -> None:
         self.machine, self.free = machine, threads
         self.waiting: deque[int] = deque()
-        self.told = self.asked = False  # of the centres
-        self.passing = 0  # workers that it passes them to
+        self.has_centers = self.is_sending = False  # of the centroids
+        self.passing = 0  # workers that it is sending the centroids to
 
 
 class Fleet:
-    """Machines, from round to round: who is gone stays gone, and others have read its rows."""
+    """Machines over several rounds: failed machines stay failed, and others have read their rows."""
 
     def __init__(self, cluster: Cluster, costs: Costs, seed: int = 0) -> None:
         self.cluster, self.costs = cluster, costs
         self.rng = np.random.default_rng(seed)
         self.alive, self.gone = list(range(cluster.machines)), set[int]()
-        self.homes: dict[int, int] = {}  # of partitions that have moved
+        self.homes: dict[int, int] = {}  # machine of each partition that was moved
 
     def home(self, task: int, work: Work) -> int:
-        """Where its rows are: neighbours together if they are to be added up there."""
+        """Return the machine that holds the rows of a task; neighbors are together if their answers are added up there."""
         count = self.cluster.machines
         return self.homes.get(task, task * count // work.partitions if work.groups else task % count)
 
-    def run(self, work: Work) -> Told:
+    def run(self, work: Work) -> RoundCost:
         return Round(self, work).run()
 
 
 class Round:
-    """One. The driver does one thing at a time: it sends nothing while it waits for the bytes of an answer."""
+    """Simulation of one round. The driver does one thing at a time: it sends no task while it receives an answer."""
 
     def __init__(self, fleet: Fleet, work: Work) -> None:
         self.fleet, self.work, self.cluster, self.costs = fleet, work, fleet.cluster, fleet.costs
@@ -62,58 +62,60 @@ class Round:
         here = range(self.cluster.machines)
         self.cores = [Shared(self.clock, self.cluster.cores) for _ in here]
         self.links = [Shared(self.clock) for _ in here]
-        self.inward, self.outward = Shared(self.clock), Shared(self.clock)  # of the driver
+        self.inward, self.outward = Shared(self.clock), Shared(self.clock)  # links of the driver
         self.driver = Shared(self.clock) if self.cluster.driver_apart else self.cores[0]
         self.workers = [[Worker(m, self.cluster.threads) for _ in range(self.cluster.processes)] for m in here]
         self.threads = self.cluster.processes * self.cluster.threads * len(fleet.alive)
-        self.sent = self.at = 0  # tasks, and the answer whose turn it is
-        self.tries: dict[int, list[tuple[float, Worker]]] = {}  # of tasks that are not done: since when, and by whom
-        self.done: dict[int, int] = {}  # the machine that did each task
+        self.sent = self.at = 0  # tasks sent, and index of the next answer
+        self.tries: dict[int, list[tuple[float, Worker]]] = {}  # start time and worker of unfinished tasks
+        self.done: dict[int, int] = {}  # machine of each finished task
         self.took: list[float] = []
-        self.missing = np.bincount(self._group(np.arange(work.partitions)), minlength=work.answers())  # tasks, of each answer
-        self.there: dict[int, int] = {}  # answers that can be fetched, and from which machine
+        self.missing = np.bincount(
+            self._group(np.arange(work.partitions)), minlength=work.answers()
+        )  # unfinished tasks of each answer
+        self.there: dict[int, int] = {}  # machine of each answer that can be fetched
         self.fetched: set[int] = set()
         self.held = [0.0] * self.cluster.machines
         self.idle = False
-        self.events: deque[tuple[int, int]] = deque()  # tasks that are done, and where: the driver has yet to notice
+        self.events: deque[tuple[int, int]] = deque()  # finished tasks and their machines, not yet processed by the driver
         self.turn = sorted(range(work.partitions), key=self._place) if work.groups else range(work.partitions)
         self.seconds, self.size, self.down = work.seconds(self.costs), work.answer(), work.down()
         self.holders, self.starving = deque[Worker](), deque[Worker]()
         self.moved = self.received = self.most = self.spent = 0.0
         self.again = self.deaths = 0
 
-    def run(self) -> Told:
+    def run(self) -> RoundCost:
         if self.work.order() > MAX_INLINE_SPEC_BYTES:
             self._drive(self.costs.task + self.work.order() * self.costs.down, self._spread)
         else:
             for worker in (worker for machine in self.workers for worker in machine):
-                worker.told = True
+                worker.has_centers = True
             self._next()
-        self._await_death()
-        self.clock.at(MIN_LATE_SECONDS, self._patrol)
+        self._schedule_failure()
+        self.clock.at(MIN_LATE_SECONDS, self._resend_late_tasks)
         self.clock.run(lambda: self.at == self.work.answers())
         worked = self.seconds * (self.work.partitions + self.again)
-        return Told(self.clock.now, self.moved, self.received, self.most, self.spent, worked, self.again, self.deaths)
+        return RoundCost(self.clock.now, self.moved, self.received, self.most, self.spent, worked, self.again, self.deaths)
 
     def _group(self, task: int) -> int:
         return task * self.work.answers() // self.work.partitions
 
     def _place(self, task: int) -> int:
-        """In its group: one of each group after the other, so that all machines have something to do."""
+        """Return the task at a position of the order, which alternates between groups so that all machines are busy."""
         return task - -(-self._group(task) * self.work.partitions // self.work.answers())
 
     def _carry(self, link: Shared, size: float, then: Then) -> None:
         self.moved += size
         link.start(size / self.cluster.link, then)
 
-    # What the driver does.
+    # Driver
 
     def _drive(self, seconds: float, then: Then) -> None:
         self.spent += seconds
         self.driver.start(seconds, then)
 
     def _next(self) -> None:
-        """Fetch the answer whose turn it is; if it is not there, send what there is room for, then look who is done."""
+        """Fetch the next answer; if it is not ready, send tasks, then process events."""
         while self.at in self.fetched:
             self.at += 1
         ahead = self.work.partitions if self.work.groups else self.at + MAX_AHEAD * self.threads + 1
@@ -153,7 +155,7 @@ class Round:
         self._drive(self.costs.task + self.down * self.costs.down, away)
 
     def _fetch(self) -> None:
-        """The answer whose turn it is, and others that are there already."""
+        """Fetch the next answer and others that are ready."""
         some = (
             nsmallest(max(1, int(MAX_GATHER_BYTES // self.size)), self.there) if self.size < MAX_GATHER_BYTES / 2 else [self.at]
         )
@@ -164,41 +166,45 @@ class Round:
         self.received += size
         self._carry(self.inward, size, partial(self._drive, size * self.costs.up, self._next))
 
-    def _patrol(self) -> None:
-        """What is late is sent once more, to somebody else, when the driver has nothing better to do."""
+    def _resend_late_tasks(self) -> None:
+        """Send late tasks again, to other workers, when the driver is idle."""
         late = max(MIN_LATE_SECONDS, LATE_FACTOR * median(self.took)) if self.took else 100 * MIN_LATE_SECONDS
         for task, tries in list(self.tries.items()) if self.idle and len(self.fleet.alive) > 1 else []:
             if self.clock.now - tries[-1][0] > late:
                 self.again += 1
                 self._send(task, _nothing, tries[-1][1].machine)
-        self.clock.at(self.clock.now + late / 8, self._patrol)
+        self.clock.at(self.clock.now + late / 8, self._resend_late_tasks)
 
-    # What workers do.
+    # Workers
 
     def _spread(self) -> None:
         """Send the centroids to one worker, which passes them on to the others."""
         first = self.workers[self.fleet.alive[0]][0]
-        first.asked = True
-        self._carry(self.outward, self.work.order(), partial(self._hear, first, first))
+        first.is_sending = True
+        self._carry(self.outward, self.work.order(), partial(self._receive_centers, first, first))
         self._next()
 
-    def _hear(self, worker: Worker, giver: Worker) -> None:
-        worker.told = True
-        giver.passing -= 1
+    def _receive_centers(self, worker: Worker, sender: Worker) -> None:
+        worker.has_centers = True
+        sender.passing -= 1
         self.holders.append(worker)
-        self._pass_on()
+        self._forward_centers()
         self._go(worker)
 
-    def _pass_on(self) -> None:
+    def _forward_centers(self) -> None:
         full = 0
         while self.starving and full < len(self.holders):
-            giver = self.holders[0]
+            sender = self.holders[0]
             self.holders.rotate(-1)
             full += 1
-            if giver.passing < OUTGOING:
+            if sender.passing < MAX_OUTGOING:
                 full = 0
-                giver.passing += 1
-                self._carry(self.links[giver.machine], self.work.order(), partial(self._hear, self.starving.popleft(), giver))
+                sender.passing += 1
+                self._carry(
+                    self.links[sender.machine],
+                    self.work.order(),
+                    partial(self._receive_centers, self.starving.popleft(), sender),
+                )
 
     def _arrive(self, task: int, worker: Worker) -> None:
         """Run a task on a worker, which first reads the rows if its machine does not hold them."""
@@ -216,15 +222,15 @@ class Round:
         self._go(worker)
 
     def _go(self, worker: Worker) -> None:
-        if not worker.told:
-            if not worker.asked:
-                worker.asked = True
+        if not worker.has_centers:
+            if not worker.is_sending:
+                worker.is_sending = True
                 self.starving.append(worker)
-                self._pass_on()
+                self._forward_centers()
             return
         while worker.free and worker.waiting and worker.machine not in self.fleet.gone:
             worker.free -= 1
-            times = SLOWNESS if self.fleet.rng.random() < self.cluster.slow else 1.0
+            times = SLOW_TASK_FACTOR if self.fleet.rng.random() < self.cluster.slow else 1.0
             end = partial(self._finish, worker.waiting.popleft(), worker)
             self.cores[worker.machine].start(self.seconds * times, end)
 
@@ -240,12 +246,12 @@ class Round:
             self.idle = False
             self._next()
 
-    def _await_death(self) -> None:
+    def _schedule_failure(self) -> None:
         if self.cluster.deaths and len(self.fleet.alive) > 1:
             later = self.fleet.rng.exponential(1 / (self.cluster.deaths * len(self.fleet.alive)))
-            self.clock.at(self.clock.now + later, self._die)
+            self.clock.at(self.clock.now + later, self._fail)
 
-    def _die(self) -> None:
+    def _fail(self) -> None:
         """Fail a machine: its rows, running tasks and unfetched results are lost."""
         gone = int(self.fleet.rng.choice(self.fleet.alive))
         self.fleet.alive.remove(gone)
@@ -260,7 +266,7 @@ class Round:
         for task in lost:
             self._send(task, _nothing)
         self.again += len(lost)
-        self._await_death()
+        self._schedule_failure()
 
 
 def _nothing() -> None:

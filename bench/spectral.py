@@ -1,7 +1,6 @@
-"""Suites of spectral clustering: how good (nmi), how fast (speed), how cost grows with the rows
-(scaling), and one data set in many readings (readings).
+"""Suites of spectral clustering: NMI, time to a given NMI, time by number of rows, and preprocessing variants of one data set.
 
-NMI is the geometric one: scikit-learn's default when the paper was written.
+NMI is normalized by the geometric mean, scikit-learn's default when the paper was written.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 MB = 1 << 20
 EXACT_ROWS = 20_000  # up to which all affinities are stored
-NEAR = 0.01  # of NMI: "the same"
+MAX_NMI_DIFFERENCE = 0.01  # of results that count as equal
 SIZES = (10_000, 20_000, 40_000, 80_000)
 
 
@@ -39,7 +38,7 @@ class Paper:
     batch: int
     nmi: float
     repeats: int = 10
-    power: bool = True  # is the power method within reach
+    power: bool = True  # whether to run the power method
 
 
 def pendigits() -> tuple[Array, Array]:
@@ -63,7 +62,7 @@ def covtype_all(raw: bool = False) -> tuple[Array, Array]:
 
 
 def covtype_some(raw: bool = False) -> tuple[Array, Array]:
-    """14,129 rows of the first two classes together (100,000 in all), and classes 4, 5 and 6 as one."""
+    """Return 100,000 rows: 14,129 of classes 1 and 2 together, with classes 4, 5 and 6 merged."""
     X, y = covtype_all(raw)
     keep, merged = balanced(y)
     return np.ascontiguousarray(X[keep]), merged
@@ -97,7 +96,7 @@ def problems(lab: Lab, only: Sequence[str], names: Sequence[str] = ()) -> Iterat
 
 
 class Trial:
-    """One estimator, some seeds, on rows that are shared in a file."""
+    """Fits of estimators with several seeds to rows in a shared file."""
 
     def __init__(self, lab: Lab, rows: str, y: Array) -> None:
         self.lab, self.rows, self.y = lab, rows, y
@@ -155,7 +154,7 @@ def nmi(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def _readings(X: Array) -> dict[str, Array]:
-    """Columns of covtype as the paper may have scaled them: ten are measures, the others 0 or 1."""
+    """Return covtype with several scalings of its ten quantitative columns, of which the paper may have used one."""
     zero_one = scaled(X, 0, 1)
     z = ((X - X.mean(axis=0)) / X.std(axis=0)).astype(np.float32)
     lengths = np.linalg.norm(zero_one, axis=1)[:, None]
@@ -197,8 +196,8 @@ def speed(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
     """Time to the same NMI: MiniBatchSpectral, PowerSpectral, and scikit-learn's SpectralClustering on 10,000 rows."""
     measure = (
         "Seconds of a whole fit, k-means included; medians over seeds. PowerSpectral: the fewest powers whose mean NMI is "
-        f"within {NEAR} of MiniBatchSpectral's (or the most that were tried). scikit-learn: the first 10,000 shuffled rows, "
-        "gamma = 1 / sigma^2."
+        f"within {MAX_NMI_DIFFERENCE} of MiniBatchSpectral's (or the most that were tried). scikit-learn: the first 10,000 "
+        "shuffled rows, gamma = 1 / sigma^2."
     )
     for paper, X, y in problems(lab, only, ["pendigits", "shuttle", "mnist"]):
         trial = Trial(lab, lab.share("rows", X), y)
@@ -208,16 +207,16 @@ def speed(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
         for powers in (1, 2, 3, 4, 6, 8):
             row = trial.run("PowerSpectral", repeats, {"sigma": paper.sigma, "max_iter": powers, "tol": 0.0})
             rows.append(row and {**row, "library": f"PowerSpectral-{powers}"})
-            if ours is None or row is None or row["NMI"] >= ours["NMI"] - NEAR:
+            if ours is None or row is None or row["NMI"] >= ours["NMI"] - MAX_NMI_DIFFERENCE:
                 break
         if ours is not None and rows[-1] is not None:
             ratio = rows[-1]["seconds"] / ours["seconds"]
             figures.append({"what": f"MiniBatchSpectral against {rows[-1]['library']}", "ratio": ratio})
         yield entry_of(lab, paper.name, measure, [row for row in rows if row is not None], figures)
-        yield _beside_sklearn(lab, paper, X, y, measure)
+        yield _compare_with_sklearn(lab, paper, X, y, measure)
 
 
-def _beside_sklearn(lab: Lab, paper: Paper, X: Array, y: Array, measure: str) -> Entry:
+def _compare_with_sklearn(lab: Lab, paper: Paper, X: Array, y: Array, measure: str) -> Entry:
     ids = np.random.default_rng(0).permutation(len(X))[:10_000]
     trial = Trial(lab, lab.share("rows", X[ids]), classes(y[ids]))
     repeats = 1 if lab.quick else min(lab.repeats, 3)
@@ -258,7 +257,7 @@ def scaling(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def plot(points: list[tuple[int, float]]) -> str:
-    """Seconds over rows, both from zero, with the line through the last point: an SVG."""
+    """Return an SVG of seconds over rows, with the line from the origin through the last point."""
     far, high = max(x for x, _ in points), max(y for _, y in points)
     places = [(60 + 400 * x / far, 260 - 220 * y / high) for x, y in points]
     dots = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4"/>' for a, b in places)

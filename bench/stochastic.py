@@ -15,7 +15,7 @@ from .problems import Problem, start_of
 from .results import Entry
 from .suites import DIFFERENCE, Contest, chosen, entry_of
 
-NEAR = 1.01  # "within 1%"
+MAX_ENERGY_RATIO = 1.01  # to the lowest energy
 TINY = [problems.TINY, problems.TINY_SPARSE]
 
 Curve = list[tuple[float, float]]  # seconds and energy of fits of several lengths
@@ -35,7 +35,7 @@ def race(lab: Lab, problem: Problem, X: Any, seed: int) -> dict[str, Curve]:
     files = {"rows": lab.share("rows", X), "start": lab.share("start", start_of(X, problem.k, seed))}
     curves: dict[str, Curve] = {}
     for name in lab.present(["shoal-nested", "shoal", *(SPARSE_RACERS if hasattr(X, "indptr") else RACERS)]):
-        if name == "superkmeans-hierarchical" and problem.k <= 128:  # it asks for more
+        if name == "superkmeans-hierarchical" and problem.k <= 128:  # it needs more clusters
             continue
         efforts, out = list(ADAPTERS[name].efforts or problem.lengths), str(lab.folder / f"{name}.npy")
         efforts = efforts[:2] if lab.quick else efforts
@@ -66,7 +66,7 @@ def reach(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
             lows = [min(e for _, e in curves[name]) / best for curves, best in zip(races, bests, strict=True)]
             row: Entry = {"library": name, "lowest energy / best": median(lows)}
             for what, goals in (("seconds", bests), ("seconds to the peers' best", peers)):
-                took = median(soonest(curves[name], NEAR * e) for curves, e in zip(races, goals, strict=True))
+                took = median(soonest(curves[name], MAX_ENERGY_RATIO * e) for curves, e in zip(races, goals, strict=True))
                 row[what] = took if np.isfinite(took) else None
             rows.append({**row, "repeats": [curves[name] for curves in races]})
         figures = [*_ratio(races, names, bests, "within 1% of the best"), *_ratio(races, names, peers, "of the peers' best")]
@@ -74,10 +74,12 @@ def reach(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def _ratio(races: list[dict[str, Curve]], names: list[str], goals: list[float], what: str) -> list[Entry]:
-    """Our soonest against the soonest of the peers, start by start."""
+    """Return the ratio of the shortest times of the peers and of Shoal, per initialization."""
     ratios = []
     for curves, e in zip(races, goals, strict=True):
-        ours, theirs = (min(soonest(curves[n], NEAR * e) for n in names if is_ours(n) == mine) for mine in (True, False))
+        ours, theirs = (
+            min(soonest(curves[n], MAX_ENERGY_RATIO * e) for n in names if is_ours(n) == mine) for mine in (True, False)
+        )
         if np.isfinite(ours):
             ratios.append(theirs / ours)
     if len(ratios) < len(races):
@@ -106,7 +108,7 @@ def variance(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
                 answer = lab.ask({"do": "fit", "library": name, **files, "iters": goal, "tol": 1e-4, "out": out})
                 if "error" not in answer:
                     answers[name].append(answer)
-                    target = target or answer["runs"][0]["energy"]  # plain Lloyd comes first
+                    target = target or answer["runs"][0]["energy"]  # Lloyd's algorithm runs first
                     lab.say(f"  {name}: {answer['runs'][0]['wall']:.3g} s, {answer['runs'][0]['n_iter']} steps")
         first = {name: found[0]["runs"][0] for name, found in answers.items() if found}
         seconds = {name: median(a["runs"][0]["wall"] for a in answers[name]) for name in first}

@@ -22,16 +22,16 @@ Suite = Callable[[Lab, Sequence[str]], Iterator[Entry]]
 
 DIFFERENCE = (
     "Seconds of one iteration: the difference between fits of two lengths from the same start, divided by the difference of "
-    "their iterations, so that set-up and final labels count for nobody. Medians."
+    "their iterations, so that set-up and final labels do not count. Medians."
 )
 WHOLE = (
     "Seconds of a whole fit, set-up included; our own, scikit-learn's and scikit-learn-intelex's fits also label the rows at "
-    "the end, the others return centres only. Medians."
+    "the end, the others return centroids only. Medians."
 )
 
 
 def entry_of(lab: Lab, problem: str, measure: str, rows: list[Entry], figures: list[Entry]) -> Entry:
-    """A problem's result, with what was left out and how busy others kept the machine between the runs."""
+    """Return the result of a problem, with skipped libraries and the load by other processes between the runs."""
     left_out, lab.left_out = lab.left_out, []
     others, lab.others = (fmean(lab.others) if lab.others else None), []
     if others is not None and others > 0.1:
@@ -41,7 +41,7 @@ def entry_of(lab: Lab, problem: str, measure: str, rows: list[Entry], figures: l
 
 
 def chosen(lab: Lab, all_problems: list[Problem], only: Sequence[str], tiny: list[Problem]) -> Iterator[tuple[Problem, Any]]:
-    """The problems to run, with their rows; those whose data is missing are named."""
+    """Yield the selected problems with their rows, and report those whose data is missing."""
     for problem in tiny if lab.quick else all_problems:
         if only and not any(word in problem.name for word in only):
             continue
@@ -67,8 +67,11 @@ class Contest:
         self.energies: dict[str, float] = {}
 
     def run(self, iters: Sequence[int], tol: float | None = None) -> None:
-        """All rounds. With a tolerance, who knows none gets the iterations that scikit-learn took; without one, who
-        stopped before the number of iterations it was given is left out."""
+        """Run all rounds.
+
+        With a tolerance, libraries without that option run as many iterations as scikit-learn did. Without a tolerance,
+        libraries that stop early are left out.
+        """
 
         def task_of(library: str, answers: dict[str, list[Answer]]) -> Entry:
             most = list(iters)
@@ -112,7 +115,7 @@ class Contest:
         }
 
     def against(self, peers: Sequence[str]) -> list[Entry]:
-        """The figure: our speed against the fastest of some."""
+        """Return the figure: the speed of Shoal relative to the fastest peer."""
         present = [name for name in peers if name in self.answers]
         if self.ours not in self.answers or not present:
             return []
@@ -226,7 +229,7 @@ def franti(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 
 
 def problem_rows(lab: Lab, load: Callable[[], Any]) -> Iterator[Any]:
-    """What `load` gives, or nothing and a line that says why."""
+    """Yield what `load` returns, or report why there is none."""
     try:
         yield load()
     except Missing as missing:

@@ -23,7 +23,7 @@ class Case(NamedTuple):
     name: str
     rows: Any  # a dask array
     start: Any
-    seen: Any  # the same rows, dense, in float64, as often as they count
+    seen: Any  # the same rows, dense, in float64, repeated by weight
     weights: Any = None
 
 
@@ -47,7 +47,7 @@ def cases() -> Iterator[Case]:
 
 
 def plain(X: Any, C: Any) -> Any:
-    """Lloyd's in float64; a cluster without rows gets the row that is served worst."""
+    """Run Lloyd's algorithm in float64; an empty cluster moves to the row with the largest error."""
     X, C = X.astype(np.float64), C.astype(np.float64)
     for _ in range(STEPS):
         far = ((X[:, None] - C) ** 2).sum(axis=2)
@@ -58,7 +58,7 @@ def plain(X: Any, C: Any) -> Any:
 
 
 def verdict(case: Case, fit: Callable[[], Any]) -> str:
-    """An error, or whether the centres are as good as they should be (with 5% more energy they may be another local best)."""
+    """Return the error, or whether the energy is at most 5% above the expected one, as another local optimum may be."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -93,8 +93,8 @@ def wrong(lab: Lab) -> Iterator[Entry]:
             makers = {"shoal": lambda start: shoal.KMeans(K, init=start, tol=0, max_iter=STEPS)}
             if Theirs is not None:
                 makers["dask-ml"] = lambda start: Theirs(K, init=start, tol=0, max_iter=STEPS)
-            told = {name: verdict(case, partial(_fit, make(case.start), case)) for name, make in makers.items()}
-            rows.append({"case": case.name, **told})
+            verdicts = {name: verdict(case, partial(_fit, make(case.start), case)) for name, make in makers.items()}
+            rows.append({"case": case.name, **verdicts})
             lab.say("  " + ", ".join(f"{key}: {value}" for key, value in rows[-1].items()))
     missed = {name: sum(row.get(name, "right") != "right" for row in rows) for name in rows[0] if name != "case"}
     lab.failures += bool(missed["shoal"])

@@ -166,7 +166,7 @@ def two_best(X, C):
 
 
 def accuracy(true, found):
-    """Return the fraction of rows that the best of all maps from clusters to classes gets right."""
+    """Return the fraction of correctly labelled rows under the best one-to-one map from clusters to classes."""
     names = list(range(max(max(true), max(found)) + 1))
     maps = (np.array(p) for p in permutations(names))
     return max(float(np.mean(p[np.asarray(found)] == np.asarray(true))) for p in maps)
@@ -250,9 +250,9 @@ def hamming(B, C):
 
 
 def binary_kmeans(B, C, max_iter=300, weights=None):
-    """bk-means (Shen et al. 2017, (12) and (13)): return centroids and the energy of each step's input.
+    """Run bk-means (Shen et al. 2017, (12) and (13)); return centroids and the energy of each step's input.
 
-    Where as many rows have a bit as have not, it stays what it was.
+    Bits with tied votes keep their value.
     """
     B, C, energies = np.asarray(B, bool), np.array(C, bool), []
     weights = np.ones(len(B)) if weights is None else np.asarray(weights, np.float64)
@@ -268,8 +268,10 @@ def binary_kmeans(B, C, max_iter=300, weights=None):
 
 
 def compressed(X, W, C, batches, alpha, nu, eta):
-    """Compressed k-means (Shen et al. 2017, Algorithm 1) of centred rows, a batch of them a round: W, C, and of every round
-    the upper bound (8) and the loss (5), in bits a row."""
+    """Run compressed k-means (Shen et al. 2017, Algorithm 1) on centered rows, one batch per round.
+
+    Return W, C, and the upper bound (8) and the loss (5) after every round, in bits per row.
+    """
     names, history = hamming(X @ W > 0, C).argmin(axis=1), []
     for batch in [None, *batches]:
         if batch is not None:
@@ -312,12 +314,12 @@ def leading(L, k):
 
 
 def sines(U, W):
-    """Of the angles between two subspaces, from their orthonormal bases."""
+    """Return the sines of the angles between two subspaces, given orthonormal bases."""
     return np.sqrt(np.maximum(1 - np.linalg.svd(U.T @ W)[1] ** 2, 0))
 
 
 def stochastic_gradient(L, vectors, W):
-    """Han and Filippone (2017), Algorithm 1: L r r' W, averaged, and what of it leads out of the span of W."""
+    """Return the mean of L r r' W and its component orthogonal to W (Han and Filippone 2017, Algorithm 1)."""
     G = np.zeros_like(W)
     for r in vectors:
         G += np.outer(L @ r, r @ W) / len(vectors)
@@ -325,7 +327,7 @@ def stochastic_gradient(L, vectors, W):
 
 
 def mini_batch_spectral(L, W, batches, rate, epsilon=1e-10):
-    """Algorithm 2, uphill; `batches` are the vectors r of each step."""
+    """Run Algorithm 2 of the same paper by gradient ascent; `batches` are the vectors r of each step."""
     M = np.zeros_like(W)
     for vectors in batches:
         H = stochastic_gradient(L, vectors, W)
@@ -336,7 +338,7 @@ def mini_batch_spectral(L, W, batches, rate, epsilon=1e-10):
 
 
 def harmonic_spectral(L, W, batches):
-    """The same with steps of 2 / (t + 2) in units of W' L W, which is averaged in the same shares."""
+    """Run Algorithm 2 with steps of 2 / (t + 2) in units of W' L W, which is averaged with the same weights."""
     T = np.zeros((W.shape[1],) * 2)
     for t, vectors in enumerate(batches):
         G = sum(np.outer(L @ r, r @ W) for r in vectors) / len(vectors)
@@ -349,8 +351,10 @@ def harmonic_spectral(L, W, batches):
 
 
 def nystrom(K, ids, k):
-    """Fowlkes et al. (2004), one-shot: eigenvectors of the normalised approximation, and their values. K has ones on its
-    diagonal and `ids` come first in it."""
+    """Return eigenvectors and eigenvalues of the normalized Nystrom approximation (Fowlkes et al. 2004, one-shot method).
+
+    K has ones on its diagonal, and the sample `ids` comes first.
+    """
     m = len(ids)
     order = np.r_[ids, np.setdiff1d(np.arange(len(K)), ids)]
     A, B = K[np.ix_(ids, ids)], K[np.ix_(ids, order[m:])]
@@ -367,9 +371,9 @@ def nystrom(K, ids, k):
 
 
 def landmark_spectral(X, C, nearest, sigma, k):
-    """Chen and Cai (2011): left singular vectors of the rows' shares of their nearest landmarks; squared singular values.
+    """Return left singular vectors and squared singular values of the weights of the nearest landmarks (Chen and Cai 2011).
 
-    Without a sigma, each row has its own.
+    Without sigma, each row has its own scale.
     """
     far = distances(X, C)
     Z = np.zeros_like(far)

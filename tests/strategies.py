@@ -29,6 +29,15 @@ def cloud(n=400, d=4, seed=0, dtype=np.float64):
     return np.random.default_rng(seed).normal(size=(n, d)).astype(dtype)
 
 
+def hidden_clusters(n=2000, d=120, k=6, seed=0):
+    """Return rows whose clusters show in few columns, far from the origin, and the cluster of each row."""
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.arange(n) % k)
+    X = rng.normal(size=(n, d)) + 5
+    X[:, :8] += 6 * rng.normal(size=(k, 8))[y]
+    return X, y
+
+
 def first_rows(X, k):
     """Return fixed initial centroids."""
     return np.asarray(X[:k], np.float64)

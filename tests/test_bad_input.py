@@ -1,4 +1,4 @@
-"""Whatever can't be clustered is refused with an error that names the argument or the place. Nothing passes in silence."""
+"""Invalid input raises an error that names the argument or the place."""
 
 from functools import partial
 
@@ -14,7 +14,8 @@ GOOD = cloud(20, 3)
 METHODS = ("fit", "predict", "transform", "score", "fit_predict", "fit_transform")
 
 
-def spoiled(value, row=7, column=1, dtype=np.float64):
+def rows_with(value, row=7, column=1, dtype=np.float64):
+    """Return good rows with one entry replaced."""
     X = GOOD.astype(dtype)
     X[row, column] = value
     return X
@@ -26,47 +27,47 @@ def zero_row(row=7):
     return X
 
 
-def thin(X, layout=sparse.csr_array):
+def to_sparse(X, layout=sparse.csr_array):
     return layout(X)
 
 
 def call(method, X, good=GOOD, **options):
-    """Fit on X, or fit on good rows and then hand X over."""
+    """Call a method on X; those other than fits are called on a model fitted to good rows."""
     model = KMeans(n_clusters=3, random_state=0, **options)
     return getattr(model if method.startswith("fit") else model.fit(good), method)(X)
 
 
 def table(package, columns):
-    """A table of this package, or a skip."""
+    """Return a table of the package; skip the test if it is not installed."""
     frames = pytest.importorskip(package)
     return (frames.table if package == "pyarrow" else frames.DataFrame)(columns)
 
 
 class Shaped:
-    """Claims to be rows, and is none."""
+    """Object with a shape but without rows."""
 
     shape = (20, 3)
 
 
 def beyond_float64(layout=np.asarray):
-    return layout(spoiled(np.longdouble(10) ** 400, dtype=np.longdouble))
+    return layout(rows_with(np.longdouble(10) ** 400, dtype=np.longdouble))
 
 
 PLACE = r"row 7, column 1"
 BAD_ROWS = {
-    "NaN": (lambda: spoiled(np.nan), rf"X.*NaN.*{PLACE}"),
-    "infinity": (lambda: spoiled(np.inf), rf"X.*infinity.*{PLACE}"),
-    "minus infinity": (lambda: spoiled(-np.inf), rf"X.*infinity.*{PLACE}"),
+    "NaN": (lambda: rows_with(np.nan), rf"X.*NaN.*{PLACE}"),
+    "infinity": (lambda: rows_with(np.inf), rf"X.*infinity.*{PLACE}"),
+    "minus infinity": (lambda: rows_with(-np.inf), rf"X.*infinity.*{PLACE}"),
     "both infinities": (lambda: np.tile([-np.inf, np.inf, 0.0], (20, 1)), "X.*infinity.*row 0, column 0"),
-    "NaN in float32": (lambda: spoiled(np.nan, dtype=np.float32), rf"X.*NaN.*{PLACE}"),
-    "NaN in float16": (lambda: spoiled(np.nan, dtype=np.float16), rf"X.*NaN.*{PLACE}"),
-    "NaN in Fortran order": (lambda: np.asfortranarray(spoiled(np.nan)), rf"X.*NaN.*{PLACE}"),
-    "NaN in CSR": (lambda: thin(spoiled(np.nan)), rf"X.*NaN.*{PLACE}"),
-    "NaN in CSC": (lambda: thin(spoiled(np.nan), sparse.csc_array), rf"X.*NaN.*{PLACE}"),
-    "infinity in COO": (lambda: thin(spoiled(np.inf), sparse.coo_array), rf"X.*infinity.*{PLACE}"),
-    "NaN in a list": (lambda: spoiled(np.nan).tolist(), rf"X.*NaN.*{PLACE}"),
+    "NaN in float32": (lambda: rows_with(np.nan, dtype=np.float32), rf"X.*NaN.*{PLACE}"),
+    "NaN in float16": (lambda: rows_with(np.nan, dtype=np.float16), rf"X.*NaN.*{PLACE}"),
+    "NaN in Fortran order": (lambda: np.asfortranarray(rows_with(np.nan)), rf"X.*NaN.*{PLACE}"),
+    "NaN in CSR": (lambda: to_sparse(rows_with(np.nan)), rf"X.*NaN.*{PLACE}"),
+    "NaN in CSC": (lambda: to_sparse(rows_with(np.nan), sparse.csc_array), rf"X.*NaN.*{PLACE}"),
+    "infinity in COO": (lambda: to_sparse(rows_with(np.inf), sparse.coo_array), rf"X.*infinity.*{PLACE}"),
+    "NaN in a list": (lambda: rows_with(np.nan).tolist(), rf"X.*NaN.*{PLACE}"),
     "complex": (lambda: GOOD + 1j, r"\bX\b.*[Cc]omplex"),
-    "complex CSR": (lambda: thin(GOOD + 1j), r"\bX\b.*[Cc]omplex"),
+    "complex CSR": (lambda: to_sparse(GOOD + 1j), r"\bX\b.*[Cc]omplex"),
     "strings": (lambda: np.full((20, 3), "a"), r"\bX\b.*string"),
     "objects": (lambda: np.full((20, 3), object()), r"\bX\b.*(object|number)"),
     "dates": (lambda: np.full((20, 3), "2020-01-01", "datetime64[D]"), r"\bX\b.*datetime64"),
@@ -87,7 +88,7 @@ BAD_ROWS = {
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", BAD_ROWS)
-def test_rows(method, name):
+def test_invalid_rows(method, name):
     make, message = BAD_ROWS[name]
     with pytest.raises((ValueError, TypeError), match=f"(?s){message}"):
         call(method, make())
@@ -99,7 +100,7 @@ PACKAGES = pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
 @pytest.mark.parametrize("method", METHODS)
 @PACKAGES
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
-def test_tables(method, package, value):
+def test_invalid_tables(method, package, value):
     columns = {name: GOOD[:, j].tolist() for j, name in enumerate("abc")}
     good = table(package, columns)
     columns["b"][7] = value
@@ -110,7 +111,7 @@ def test_tables(method, package, value):
 @pytest.mark.parametrize("method", [*METHODS, "energy"])
 @PACKAGES
 @pytest.mark.parametrize("alone", [True, False])
-def test_gaps_among_booleans(method, package, alone):
+def test_missing_booleans(method, package, alone):
     columns = {"b": [True, False] * 10} if alone else {"a": GOOD[:, 0].tolist(), "b": [True, False] * 10}
     good = table(package, columns)
     columns["b"][7] = None
@@ -145,12 +146,12 @@ def broken(layout, part, at, value):
         ("indptr", -1, 0),
     ],
 )
-def test_broken_indices(method, layout, part, at, value):
+def test_invalid_sparse_indices(method, layout, part, at, value):
     with pytest.raises(ValueError, match=r"X is a broken (csr|csc|bsr) matrix.*ind(ex|ices|ptr)"):
         call(method, broken(layout, part, at, value))
 
 
-def test_a_lazy_frame():
+def test_lazy_frames():
     polars = pytest.importorskip("polars")
     with pytest.raises(TypeError, match=r"X is a LazyFrame.*collect"):
         KMeans(2).fit(polars.LazyFrame({"a": [1.0, 2.0]}))
@@ -167,7 +168,7 @@ ODD_COLUMNS = {
 
 @PACKAGES
 @pytest.mark.parametrize("kind", ODD_COLUMNS)
-def test_tables_of_anything_else(package, kind):
+def test_tables_of_unsupported_types(package, kind):
     message = r"X contains NaN at row 0, column 1" if kind == "nothing" else "Column 'b' of X"
     with pytest.raises(ValueError, match=message):
         KMeans(2).fit(table(package, {"a": [1.0, 2.0, 3.0], "b": ODD_COLUMNS[kind]}))
@@ -198,13 +199,13 @@ def test_tables_without_columns(package):
 @pytest.mark.parametrize("row", [0, 19])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-def test_rows_without_direction(row, method, layout):
+def test_zero_rows_with_cosine_metric(row, method, layout):
     with pytest.raises(ValueError, match=rf"[Rr]ow {row}\b.*zero"):
         call(method, layout(zero_row(row)), metric="cosine")
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-def test_the_place_is_counted_over_blocks(layout):
+def test_the_row_number_counts_all_blocks(layout):
     X = np.ones((200_000, 2), np.float32)
     X[:100_000] = 2
     X[150_001, 1] = np.nan
@@ -212,7 +213,7 @@ def test_the_place_is_counted_over_blocks(layout):
         KMeans(2, n_threads=2).fit(layout(X))
 
 
-def test_rows_wider_than_float64():
+def test_range_beyond_float64():
     X = np.array([[-1.7e308], [1.7e308], [0.0]])
     with pytest.raises(ValueError, match="X spreads wider than float64"):
         KMeans(2).fit(X)
@@ -235,7 +236,7 @@ BAD_PARAMETERS = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD_PARAMETERS.items() for value in values])
-def test_parameters(name, value):
+def test_invalid_parameters(name, value):
     with pytest.raises((ValueError, TypeError), match=name):
         KMeans(**{"n_clusters": 3, name: value}).fit(GOOD)
 
@@ -246,8 +247,8 @@ BAD_CENTERS = {
     "too narrow": (GOOD[:3, :2], r"init has shape \(3, 2\).*3 features"),
     "one dimension": (GOOD[0], r"init has shape \(3,\)"),
     "three dimensions": (GOOD[None, :3], r"init has shape \(1, 3, 3\)"),
-    "NaN": (spoiled(np.nan, 1, 2)[:3], "init holds nan at row 1, column 2"),
-    "infinity": (spoiled(-np.inf, 1, 2)[:3], "init holds -inf at row 1, column 2"),
+    "NaN": (rows_with(np.nan, 1, 2)[:3], "init holds nan at row 1, column 2"),
+    "infinity": (rows_with(-np.inf, 1, 2)[:3], "init holds -inf at row 1, column 2"),
     "strings": (np.full((3, 3), "a"), "init"),
     "complex": (GOOD[:3] + 1j, "init"),
     "ragged": ([[1.0, 2.0], [1.0], [3.0]], "init"),
@@ -257,30 +258,30 @@ BAD_CENTERS = {
 
 
 @pytest.mark.parametrize("name", BAD_CENTERS)
-def test_starting_centres(name):
+def test_initial_centroids(name):
     centers, message = BAD_CENTERS[name]
     with pytest.raises((ValueError, TypeError), match=message):
         KMeans(3, init=centers).fit(GOOD)
 
 
 @pytest.mark.parametrize("name", BAD_CENTERS)
-def test_what_a_callable_returns(name):
+def test_results_of_callable_init(name):
     centers, _ = BAD_CENTERS[name]
     with pytest.raises((ValueError, TypeError), match="init"):
         KMeans(3, init=lambda X, k, random_state: centers).fit(GOOD)
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-def test_starting_centres_without_direction(layout):
+def test_zero_initial_centroids_with_cosine_metric(layout):
     with pytest.raises(ValueError, match=r"init.*(zero|direction)"):
         KMeans(3, init=np.eye(3) - [[1, 0, 0]], metric="cosine").fit(layout(GOOD))
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize(("dtype", "far"), [(np.float32, 1e20), (np.float32, 1e300), (np.float64, 1e160), (np.float64, 1e308)])
-def test_starting_centres_out_of_range(layout, dtype, far):
+def test_initial_centroids_out_of_range(layout, dtype, far):
     with pytest.raises(ValueError, match=r"init row 1 lies so far from the rows of X that float\d\d"):
-        KMeans(3, init=spoiled(-far, 1, 2)[:3]).fit(layout(GOOD.astype(dtype)))
+        KMeans(3, init=rows_with(-far, 1, 2)[:3]).fit(layout(GOOD.astype(dtype)))
 
 
 BAD_WEIGHTS = {
@@ -304,7 +305,7 @@ BAD_WEIGHTS = {
 
 @pytest.mark.parametrize("name", BAD_WEIGHTS)
 @pytest.mark.parametrize("method", ["fit", "fit_predict", "score"])
-def test_weights(name, method):
+def test_invalid_weights(name, method):
     weights, message = BAD_WEIGHTS[name]
     model = KMeans(3) if method.startswith("fit") else KMeans(3).fit(GOOD)
     with pytest.raises((ValueError, TypeError), match=message):
@@ -312,7 +313,7 @@ def test_weights(name, method):
 
 
 @pytest.mark.parametrize("name", BAD_WEIGHTS)
-def test_weights_of_an_energy(name):
+def test_invalid_weights_of_energy(name):
     weights, message = BAD_WEIGHTS[name]
     with pytest.raises((ValueError, TypeError), match=message):
         metrics.energy(GOOD, GOOD[:2], weights)
@@ -327,14 +328,14 @@ def test_wrong_number_of_features(method, columns, layout):
 
 
 @pytest.mark.parametrize("method", ["predict", "transform", "score"])
-def test_before_fit(method):
+def test_methods_before_fit(method):
     with pytest.raises(NotFittedError, match="KMeans"):
         getattr(KMeans(3), method)(GOOD)
 
 
 def test_projected_needs_dense_rows():
     with pytest.raises(ValueError, match="algorithm='projected' needs dense rows"):
-        KMeans(3, algorithm="projected").fit(thin(GOOD))
+        KMeans(3, algorithm="projected").fit(to_sparse(GOOD))
 
 
 def test_more_clusters_than_rows():
@@ -342,10 +343,10 @@ def test_more_clusters_than_rows():
         KMeans(21).fit(GOOD)
 
 
-def test_a_failed_fit_does_not_pass_for_a_good_one():
+def test_a_failed_fit_leaves_the_model_unfitted():
     model = KMeans(3)
     with pytest.raises(ValueError, match="NaN"):
-        model.fit(spoiled(np.nan))
+        model.fit(rows_with(np.nan))
     with pytest.raises(NotFittedError):
         model.predict(GOOD)
 
@@ -353,8 +354,8 @@ def test_a_failed_fit_does_not_pass_for_a_good_one():
 @pytest.mark.parametrize(
     ("X", "centers", "message"),
     [
-        (spoiled(np.nan), GOOD[:2], "NaN"),
-        (GOOD, spoiled(np.nan)[6:8], "centers holds nan"),
+        (rows_with(np.nan), GOOD[:2], "NaN"),
+        (GOOD, rows_with(np.nan)[6:8], "centers holds nan"),
         (GOOD, GOOD[:2, :2], r"centers has shape \(2, 2\): give a 2-D array, one row of 3 numbers"),
         (GOOD, GOOD[0], r"centers has shape \(3,\): give a 2-D array"),
         (GOOD[0], GOOD[:2], "2D|dim|shape"),
@@ -363,7 +364,7 @@ def test_a_failed_fit_does_not_pass_for_a_good_one():
         (GOOD, [[1.0, 2.0, 3.0], [1.0]], "centers must hold real numbers"),
     ],
 )
-def test_energy(X, centers, message):
+def test_invalid_arguments_of_energy(X, centers, message):
     with pytest.raises((ValueError, TypeError), match=message):
         metrics.energy(X, centers)
 
@@ -371,12 +372,12 @@ def test_energy(X, centers, message):
 @pytest.mark.parametrize(
     ("name", "value"), [("n_threads", 0), ("n_threads", -1), ("n_threads", 1.5), ("n_threads", "2"), ("metric", "manhattan")]
 )
-def test_parameters_of_an_energy(name, value):
+def test_invalid_parameters_of_energy(name, value):
     with pytest.raises(ValueError, match=f"'{name}' parameter of energy"):
         metrics.energy(GOOD, GOOD[:2], **{name: value})
 
 
-def test_energy_without_direction():
+def test_energy_of_zero_rows_with_cosine_metric():
     with pytest.raises(ValueError, match="Row 7 of X is all zeros"):
         metrics.energy(zero_row(), GOOD[:2], metric="cosine")
     with pytest.raises(ValueError, match="centers row 1 is all zeros"):
@@ -398,7 +399,7 @@ BAD_LABELS = {
 
 @pytest.mark.parametrize("metric", ["accuracy", "purity"])
 @pytest.mark.parametrize("name", BAD_LABELS)
-def test_labels(metric, name):
+def test_invalid_labels(metric, name):
     true, pred, message = BAD_LABELS[name]
     with pytest.raises(ValueError, match=message):
         getattr(metrics, metric)(true, pred)

@@ -1,4 +1,4 @@
-"""The benchmarks run, on a few thousand rows, with whatever other libraries are there."""
+"""Benchmarks run on small data, with the other libraries that are installed."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from shoal.cli.reproduce import PAPERS
 
 
 @pytest.mark.parametrize(
-    ("suites", "told"),
+    ("suites", "expected"),
     [
         (["lloyd"], ["shoal-lloyd against sklearn"]),
         (
@@ -32,15 +32,15 @@ from shoal.cli.reproduce import PAPERS
     ],
     ids=["kmeans", "spectral", "files", "dask", "plan"],
 )
-def test_a_tiny_benchmark(suites, told):
+def test_a_tiny_benchmark(suites, expected):
     command = [sys.executable, "-m", "bench", *suites, "--quick"]
     done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    for words in told:
+    for words in expected:
         assert words in done.stdout, done.stdout
 
 
-def test_figures_say_what_they_should_be():
+def test_figures_name_their_limits():
     wanted = [{"what": "at most", "value": 2.0, "limit": 1.5}, {"what": "at least", "value": 4.0, "least": 5}]
     entry = {"problem": "p", "measure": "m", "rows": [{"a": 1}], "figures": wanted, "left out": [], "others": None}
     made = {"command": "c", "date": "d", "revision": "r", "cpu": "x", "cores": 1, "versions": {}}
@@ -50,13 +50,13 @@ def test_figures_say_what_they_should_be():
 
 
 @pytest.mark.parametrize(("page", "place"), [("scale", "bench plan: rounds"), ("papers", "claims spectral")])
-def test_pages_show_the_results_that_are_kept(page, place):
+def test_pages_show_the_tracked_results(page, place):
     text = (pages.PAGES / f"{page}.md").read_text()
     assert pages.filled(text) == text, "run `python -m bench page`"
     assert f"<!-- {place} -->" in text
 
 
-def test_the_page_of_the_papers_knows_all_their_claims():
+def test_the_page_lists_all_claims_of_the_papers():
     text = (pages.PAGES / "papers.md").read_text()
     for name in PAPERS:
         for claim in import_module(f"shoal.papers.{name}").PAPER.claims:
@@ -64,18 +64,20 @@ def test_the_page_of_the_papers_knows_all_their_claims():
 
 
 @pytest.mark.parametrize("name", PAPERS)
-def test_all_that_papers_are_judged_by_was_measured(name):
-    """A measurement whose name is spelled otherwise than in the claim would never be missed."""
-    (kept,) = json.loads((FOLDER / f"claims_{name}.json").read_text())["papers"]
-    measured = {claim["key"]: claim["measured"] for claim in kept["claims"]}
+def test_every_check_of_a_claim_was_measured(name):
+    """A misspelled name of a measurement would leave its check untested."""
+    (stored,) = json.loads((FOLDER / f"claims_{name}.json").read_text())["papers"]
+    measured = {claim["key"]: claim["measured"] for claim in stored["claims"]}
     for claim in import_module(f"shoal.papers.{name}").PAPER.claims:
         for check in claim.checks:
             there = check.values(measured[claim.key])
-            assert there or claim.key == "same-minima", f"{check.name}: run it again, with --full"  # which needs several seeds
+            assert there or claim.key == "same-minima", (
+                f"{check.name}: run it again, with --full"
+            )  # this claim needs several seeds
 
 
-def test_rivals_are_timed_to_the_same_energy():
-    """Of fits whose energy is what is left to do, the shortest that is low enough; not the whole."""
+def test_libraries_are_timed_to_the_same_energy():
+    """The time is that of the shortest fit with a low enough energy."""
     X = np.array([[0.0], [1.0]])
 
     def fit(seed, steps=100):

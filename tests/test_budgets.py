@@ -1,4 +1,4 @@
-"""Time budgets and interrupts by the real clock: generous limits, because other programs run, too."""
+"""Time budgets and interrupts with the real clock; limits are generous because of other processes."""
 
 import os
 import subprocess
@@ -16,23 +16,23 @@ MOVERS = [name for name in METHODS if "Spectral" not in name]
 
 
 def seconds_of(call, *arguments):
-    begun = time.perf_counter()
+    started = time.perf_counter()
     call(*arguments)
-    return time.perf_counter() - begun
+    return time.perf_counter() - started
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
 @pytest.mark.parametrize("method", MOVERS)
-def test_a_budget_is_kept_but_for_the_labels(method, layout):
-    """Seeding takes some ten times as long as this, and first steps as long as the labels."""
+def test_fits_end_within_the_budget_and_the_time_for_labels(method, layout):
+    """Initialization would take about ten times the budget, and a first step as long as the labels."""
     name, options = METHODS[method]
     X = make_rows(layout, 20_000)
     with warnings.catch_warnings(action="ignore"):
-        getattr(shoal, name)(1000, max_iter=3, time_budget=3.0, random_state=0, **options).fit(X[:4000])  # compiles
+        getattr(shoal, name)(1000, max_iter=3, time_budget=3.0, random_state=0, **options).fit(X[:4000])  # compile kernels
         model = getattr(shoal, name)(3000, time_budget=1.0, random_state=0, **options)
         took = min(seconds_of(model.fit, X) for _ in range(2))
     labels = seconds_of(model.predict, X)
-    times = 10 if method == "SphericalMixture" else 2  # whose likelihood is another pass, in float64
+    times = 10 if method == "SphericalMixture" else 2  # its likelihood needs another pass in float64
     assert took < 1.0 + 2.0 + times * labels
 
 
@@ -60,4 +60,4 @@ except KeyboardInterrupt:
 def test_an_interrupt_ends_a_fit(init, algorithm, after):
     code = INTERRUPTED.format(init=init, algorithm=algorithm, after=after)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 3  # where a block takes longer than that
+    assert float(done.stdout) < 3  # a single block would take longer

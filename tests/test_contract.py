@@ -1,4 +1,4 @@
-"""What every public estimator owes scikit-learn and its users. A new estimator is covered by being in `shoal.__all__`."""
+"""The scikit-learn contract of every public estimator. A new estimator is covered once it is in `shoal.__all__`."""
 
 import inspect
 import pickle
@@ -30,18 +30,18 @@ VARIANTS = {
 }
 
 
-def made(cls, **parameters):
-    """An estimator with these parameters; or, of one that is about another, with such a one."""
+def make_estimator(cls, **parameters):
+    """Return an estimator with these parameters; a meta-estimator gets an inner KMeans with them."""
     if cls is not shoal.Standardized:
         return cls(**parameters)
     return cls(shoal.KMeans(**{"n_clusters": 3, "random_state": 0, **parameters}))
 
 
 def instances():
-    """Each estimator as it comes; and each option once, with the first that has it: they share what it stands for."""
+    """Yield each estimator with its defaults, and each option once, with the first estimator that has it."""
     left = [(name, value) for name, values in VARIANTS.items() for value in values]
     for cls in ESTIMATORS:
-        yield made(cls)
+        yield make_estimator(cls)
         for name, value in left.copy():
             if any(isinstance(rule, StrOptions) and value in rule.options for rule in cls._parameter_constraints.get(name, ())):
                 left.remove((name, value))
@@ -51,19 +51,19 @@ def instances():
 
 @parametrize_with_checks(list(instances()))
 def test_scikit_learn_accepts(estimator, check, monkeypatch):
-    if check.func.__name__.startswith("check_estimator_sparse_"):  # whose probabilities are of four classes, for whomever
+    if check.func.__name__.startswith("check_estimator_sparse_"):  # the check expects four classes
         monkeypatch.delattr(type(estimator), "predict_proba", raising=False)
     check(estimator)
 
 
 @pytest.fixture(params=ESTIMATORS, ids=lambda cls: cls.__name__)
 def model(request):
-    return made(request.param, n_clusters=3, random_state=0)
+    return make_estimator(request.param, n_clusters=3, random_state=0)
 
 
 @pytest.fixture(params=[cls for cls in ESTIMATORS if issubclass(cls, BaseCentroidModel)], ids=lambda cls: cls.__name__)
-def mover(request):
-    """One whose model is centres among the rows."""
+def centroid_model(request):
+    """Return a centroid estimator."""
     return request.param(n_clusters=3, random_state=0)
 
 
@@ -78,27 +78,27 @@ def test_clone_has_equal_parameters_and_no_fit(model):
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e5])
-def test_a_pickle_predicts_the_same(model, offset):
+def test_pickle(model, offset):
     model.fit(X + offset)
-    back = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(back.predict(X + offset), model.labels_)
-    np.testing.assert_array_equal(back.transform(X + offset), model.transform(X + offset))
+    loaded = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(loaded.predict(X + offset), model.labels_)
+    np.testing.assert_array_equal(loaded.transform(X + offset), model.transform(X + offset))
 
 
-def test_fit_returns_itself_and_fit_predict_its_labels(model):
+def test_return_values_of_fit_methods(model):
     assert model.fit(X) is model
     np.testing.assert_array_equal(clone(model).fit_predict(X), model.labels_)
     np.testing.assert_array_equal(clone(model).fit_transform(X), model.transform(X))
 
 
-def test_fit_leaves_parameters_alone(model):
+def test_fit_does_not_change_parameters(model):
     before = {name: repr(value) for name, value in model.get_params().items()}
     model.fit(X)
     assert before == {name: repr(value) for name, value in model.get_params().items()}
 
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])
-def test_set_output_gives_named_columns(model, package):
+def test_set_output(model, package):
     frames = pytest.importorskip(package)
     out = model.set_output(transform=package).fit_transform(X)
     assert isinstance(out, frames.DataFrame)
@@ -106,13 +106,13 @@ def test_set_output_gives_named_columns(model, package):
     np.testing.assert_array_equal(out.to_numpy(), model.set_output(transform="default").transform(X))
 
 
-def test_output_columns_are_named_after_the_class(model):
+def test_feature_names_out(model):
     name = type(model).__name__.lower()
     assert list(model.fit(X).get_feature_names_out()) == [f"{name}{j}" for j in range(3)]
 
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])
-def test_feature_names_are_kept_and_checked(model, package):
+def test_feature_names_are_checked(model, package):
     frames = pytest.importorskip(package)
     table = frames.DataFrame({name: X[:, j] for j, name in enumerate("abc")})
     model.fit(table)
@@ -138,7 +138,7 @@ def broken(record):
     ],
     ids=["bad rows", "few rows", "interrupted", "bad start"],
 )
-def test_a_fit_that_fails_leaves_the_model_as_it_was(model, rows, options, error):
+def test_a_failed_fit_does_not_change_the_model(model, rows, options, error):
     frames = pytest.importorskip("pandas")
     usual = model.get_params()
     if not options.keys() <= usual.keys():
@@ -156,49 +156,51 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(model, rows, options, error
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_centres_may_be_set_by_hand(mover, metric):
-    if metric != mover.metric:
-        if "metric" not in mover.get_params():
-            pytest.skip(f"{type(mover).__name__} has one metric")
-        mover.set_params(metric=metric)
+def test_centroids_set_by_the_user(centroid_model, metric):
+    if metric != centroid_model.metric:
+        if "metric" not in centroid_model.get_params():
+            pytest.skip(f"{type(centroid_model).__name__} has one metric")
+        centroid_model.set_params(metric=metric)
     rows = np.abs(X) + 1
-    fitted = clone(mover).fit(rows)
-    mover.cluster_centers_ = fitted.cluster_centers_.tolist()
+    fitted = clone(centroid_model).fit(rows)
+    centroid_model.cluster_centers_ = fitted.cluster_centers_.tolist()
     if hasattr(fitted, "code_"):
-        mover.code_ = fitted.code_
-    np.testing.assert_array_equal(mover.predict(rows), fitted.labels_)
-    np.testing.assert_allclose(mover.transform(rows), fitted.transform(rows), atol=1e-12)
-    assert mover.score(rows) == pytest.approx(fitted.score(rows))
+        centroid_model.code_ = fitted.code_
+    np.testing.assert_array_equal(centroid_model.predict(rows), fitted.labels_)
+    np.testing.assert_allclose(centroid_model.transform(rows), fitted.transform(rows), atol=1e-12)
+    assert centroid_model.score(rows) == pytest.approx(fitted.score(rows))
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 2), (3, 4)])
-def test_centres_of_another_width_are_refused(mover, shape):
-    mover.fit(X).cluster_centers_ = np.zeros(shape)
+def test_centroids_of_the_wrong_shape(centroid_model, shape):
+    centroid_model.fit(X).cluster_centers_ = np.zeros(shape)
     with pytest.raises(ValueError, match=r"cluster_centers_ has shape .* expected \((n_clusters|3), (3|128)\)"):
-        mover.predict(X)
+        centroid_model.predict(X)
 
 
-def test_weights_are_routed_through_a_pipeline(mover):
+def test_metadata_routing_of_weights(centroid_model):
     weights = np.r_[np.ones(45), np.zeros(45)]
     with sklearn.config_context(enable_metadata_routing=True):
-        last = clone(mover).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        last = clone(centroid_model).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
         pipeline = Pipeline([("scale", StandardScaler().set_fit_request(sample_weight=False)), ("cluster", last)])
         pipeline.fit(X, sample_weight=weights)
         scaled = pipeline[0].transform(X)
-        alone = clone(mover).fit(scaled, sample_weight=weights)
+        alone = clone(centroid_model).fit(scaled, sample_weight=weights)
         np.testing.assert_array_equal(pipeline[-1].labels_, alone.labels_)
         assert pipeline.score(X, sample_weight=weights) == pytest.approx(alone.score(scaled, sample_weight=weights))
-        assert not np.array_equal(alone.cluster_centers_, clone(mover).fit(scaled).cluster_centers_)
+        assert not np.array_equal(alone.cluster_centers_, clone(centroid_model).fit(scaled).cluster_centers_)
 
 
-def test_score_is_what_the_fit_is_about(mover):
-    """Minus the energy; the log-likelihood of a row where there is one."""
-    mover.fit(X)
-    expected = mover.log_likelihood_ / len(X) if hasattr(mover, "log_likelihood_") else -mover.inertia_
-    assert mover.score(X) == pytest.approx(expected)
+def test_score(centroid_model):
+    """Minus the energy, or the mean log-likelihood for mixtures."""
+    centroid_model.fit(X)
+    expected = (
+        centroid_model.log_likelihood_ / len(X) if hasattr(centroid_model, "log_likelihood_") else -centroid_model.inertia_
+    )
+    assert centroid_model.score(X) == pytest.approx(expected)
 
 
-def test_public_names_exist_and_unknown_ones_do_not():
+def test_public_names():
     assert set(shoal.__all__) <= set(dir(shoal))
     assert ESTIMATORS
     with pytest.raises(AttributeError, match="nonsense"):

@@ -1,4 +1,4 @@
-"""All methods that move centres, on rows that are hard: of any scale, place and type, degenerate, weighted, on any thread."""
+"""All centroid estimators on difficult rows: extreme scales and offsets, every dtype, degenerate, weighted, on any thread."""
 
 import itertools
 from types import SimpleNamespace
@@ -44,8 +44,8 @@ def fit(cls, options, rows, weights=None, **more):
     return cls(**{"n_clusters": 5, "n_init": 3, "random_state": 0, **options, **more}).fit(rows, sample_weight=weights)
 
 
-def assert_sound(model, rows, weights=None):
-    """Labels are what `predict` says, the energy is what the centres cost, and all is finite."""
+def assert_valid(model, rows, weights=None):
+    """Check that labels equal predictions, the energy matches the centroids, and all attributes are finite."""
     assert np.isfinite(model.cluster_centers_).all()
     np.testing.assert_array_equal(model.predict(rows), model.labels_)
     plain = rows.toarray() if sparse.issparse(rows) else rows
@@ -70,32 +70,32 @@ def test_scales_of_float64(cls, options, layout, exponent):
 def test_scales_of_float32(cls, options, layout, exponent):
     rows = (X * 10.0**exponent).astype(np.float32)
     model = fit(cls, options, layout(rows))
-    assert_sound(model, layout(rows))
+    assert_valid(model, layout(rows))
     assert adjusted_rand_score(Y, model.labels_) >= 0.99
 
 
 @every
 @pytest.mark.parametrize(("dtype", "offset"), [(np.float32, 1e4), (np.float32, 1e6), (np.float64, 1e6), (np.float64, 1e9)])
-def test_places_far_from_the_origin(cls, options, dtype, offset):
+def test_offsets(cls, options, dtype, offset):
     rows = (10 * X + offset).astype(dtype)
     model = fit(cls, options, rows)
-    assert_sound(model, rows)
+    assert_valid(model, rows)
     assert adjusted_rand_score(Y, model.labels_) >= 0.99
 
 
 @every
 @pytest.mark.parametrize("dtype", ["f2", "f4", "i1", "i4", "i8", "u1", ">f4", "bool"])
-def test_types_are_what_they_hold(cls, options, dtype):
+def test_dtypes(cls, options, dtype):
     rows = np.clip(np.round(3 * X + 40), 0, 120).astype(dtype)
     one, other = (fit(cls, options, r) for r in (rows, rows.astype(np.float64)))
     assert one.cluster_centers_.dtype.kind == "f"
-    assert_sound(one, rows)
+    assert_valid(one, rows)
     assert one.inertia_ == pytest.approx(other.inertia_, rel=1e-4, abs=1e-6)
 
 
 @every
 @layouts
-def test_threads_change_nothing(cls, options, layout):
+def test_results_do_not_depend_on_threads(cls, options, layout):
     rows = layout(cloud(9000, 5, dtype=np.float32))
     options = {**options, "block_size": 3000} if "block_size" in options else options
     models = [fit(cls, options, rows, n_clusters=12, n_threads=t, n_init=1, max_iter=20) for t in (1, 2, 4)]
@@ -107,10 +107,10 @@ def test_threads_change_nothing(cls, options, layout):
 @every
 @given(problem=problems())
 @settings(max_examples=25)
-def test_nothing_is_ever_unsound(cls, options, problem):
+def test_random_problems(cls, options, problem):
     k = len(problem.start)
     model = fit(cls, options, problem.X, problem.weights, n_clusters=k, init=problem.start, n_init="auto")
-    assert_sound(model, problem.X, problem.weights)
+    assert_valid(model, problem.X, problem.weights)
 
 
 @every
@@ -120,12 +120,12 @@ def test_nothing_is_ever_unsound(cls, options, problem):
 )
 def test_few_distinct_rows(cls, options, layout, rows):
     model = fit(cls, options, layout(rows))
-    assert_sound(model, layout(rows))
+    assert_valid(model, layout(rows))
     assert model.inertia_ <= 1e-9
 
 
 @every
-def test_as_many_clusters_as_rows(cls, options):
+def test_one_cluster_per_row(cls, options):
     rows = cloud(12, 3)
     model = fit(cls, options, rows, n_clusters=12)
     assert len(np.unique(model.labels_)) == 12
@@ -133,28 +133,28 @@ def test_as_many_clusters_as_rows(cls, options):
 
 
 @every
-def test_one_heavy_row_among_light_ones(cls, options):
+def test_one_row_of_large_weight(cls, options):
     rows, weights = np.vstack([X, [[100.0, 0, 0, 0]]]), np.ones(301)
     weights[-1] = 1e12
     model = fit(cls, options, rows, weights, n_clusters=6)
-    assert_sound(model, rows, weights)
+    assert_valid(model, rows, weights)
 
 
 @every
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-def test_cosine_centres_are_directions(cls, options, layout):
+def test_cosine_centroids_have_unit_length(cls, options, layout):
     rows = layout(X + 8)
     model = fit(cls, options, rows, metric="cosine")
     np.testing.assert_allclose(np.linalg.norm(model.cluster_centers_, axis=1), 1)
     np.testing.assert_array_equal(model.predict(rows), model.labels_)
     U = (X + 8) / np.linalg.norm(X + 8, axis=1)[:, None]
     assert model.inertia_ == pytest.approx((1 - np.einsum("ij,ij->i", U, model.cluster_centers_[model.labels_])).sum())
-    if cls is not shoal.CompressedKMeans:  # whose steps are in bits
+    if cls is not shoal.CompressedKMeans:  # its steps use codes
         assert model.history_[-1]["energy"] < 10
 
 
 @every
-def test_a_map_and_a_table_are_rows_too(cls, options, tmp_path):
+def test_memory_maps_and_tables(cls, options, tmp_path):
     pandas = pytest.importorskip("pandas")
     rows = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float64, X.shape)
     rows[:] = X
@@ -166,8 +166,8 @@ def test_a_map_and_a_table_are_rows_too(cls, options, tmp_path):
 @every
 @layouts
 @pytest.mark.parametrize("tick", [0.02, 10.0])
-def test_a_budget_that_is_too_short_for_anything(cls, options, layout, tick, monkeypatch):
-    """Time flies: whatever can be left out is, and what is left is a sound model."""
+def test_too_short_a_time_budget(cls, options, layout, tick, monkeypatch):
+    """With a fast clock, all optional work is skipped; the model is still valid."""
     seconds = itertools.count(0.0, tick)
     monkeypatch.setattr(cancellation, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
     rows = layout(np.abs(X).astype(np.float32))
@@ -175,14 +175,14 @@ def test_a_budget_that_is_too_short_for_anything(cls, options, layout, tick, mon
         model = fit(cls, options, rows, n_clusters=40, time_budget=1e-9)
     assert model.stop_reason_ == "time_budget"
     assert model.n_iter_ == len(model.history_)
-    assert_sound(model, rows)
+    assert_valid(model, rows)
     if isinstance(model, shoal.NestedKMeans):
         assert "time was up" in model.summary_
 
 
 @every
-def test_time_is_kept(cls, options):
+def test_time_budget(cls, options):
     rows = cloud(20_000, 6, dtype=np.float32)
     model = fit(cls, options, rows, n_clusters=30, n_init=1, time_budget=1e-6)
     assert model.stop_reason_ in ("time_budget", "converged")
-    assert_sound(model, rows)
+    assert_valid(model, rows)

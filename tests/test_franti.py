@@ -1,4 +1,4 @@
-"""Published sets whose best sum of squares is known: ten starts must find it.
+"""Published data sets with a known lowest sum of squares, which ten initializations must find.
 
 P. Franti, S. Sieranoja (2018), K-means properties on six clustering benchmark datasets, doi:10.1007/s10489-018-1238-7.
 """
@@ -13,7 +13,7 @@ from shoal import KMeans
 from tests import naive
 
 FOLDER = Path(os.environ.get("SHOAL_DATA", Path(__file__).parents[2] / "shared" / "data")) / "franti"
-BEST = {  # number of clusters, sum of squares after Lloyd's method from the published centroids
+BEST = {  # number of clusters, sum of squares after Lloyd's algorithm from the published centroids
     "s1": (15, 8.91765e12),
     "s2": (15, 1.32793e13),
     "s3": (15, 1.68896e13),
@@ -36,7 +36,7 @@ def load(name):
 
 
 @pytest.mark.parametrize("name", BEST)
-def test_ten_starts_find_the_best_sum_of_squares(name):
+def test_ten_initializations_find_the_lowest_sum_of_squares(name):
     X, (k, best) = load(name), BEST[name]
     model = KMeans(k, n_init=10, random_state=0).fit(X)
     assert model.inertia_ == pytest.approx(naive.energy(X, model.cluster_centers_), rel=1e-9)

@@ -1,4 +1,4 @@
-"""Rows of every dtype, layout and container: same labels, float centres, nothing modified, nothing copied whole."""
+"""Rows of every dtype, layout and container: same labels, float centroids, no modification and no copy of the whole."""
 
 import tracemalloc
 import warnings
@@ -54,7 +54,7 @@ def wide_indices(layout):
 
 
 def unsorted(X):
-    """CSR whose columns are not in order."""
+    """Return CSR rows with unsorted indices."""
     csr = sparse.csr_array(X)
     for a, b in zip(csr.indptr[:-1], csr.indptr[1:], strict=True):
         csr.indices[a:b], csr.data[a:b] = csr.indices[a:b][::-1].copy(), csr.data[a:b][::-1].copy()
@@ -63,7 +63,7 @@ def unsorted(X):
 
 
 def in_halves(X):
-    """CSR that names every entry twice, and some zeros."""
+    """Return CSR rows with duplicate entries and explicit zeros."""
     coo = sparse.coo_array(X)
     data = np.concatenate([coo.data // 2, coo.data - coo.data // 2]).astype(coo.dtype)
     order = np.argsort(np.tile(coo.row, 2), kind="stable")
@@ -95,7 +95,7 @@ DENSE = ["C", "Fortran", "strided", "backwards", "read-only", "unaligned"]
 SPARSE = [name for name in LAYOUTS if name.startswith(("cs", "coo", "lil"))]
 
 
-def assert_usual(model, X):
+def assert_same_result(model, X):
     np.testing.assert_array_equal(model.labels_, LABELS)
     np.testing.assert_array_equal(model.predict(X), LABELS)
     assert model.cluster_centers_.dtype in (np.float32, np.float64)
@@ -110,30 +110,30 @@ class TestDtypes:
     @pytest.mark.parametrize("layout", DENSE)
     def test_dense(self, dtype, layout):
         X = LAYOUTS[layout](ROWS.astype(dtype))
-        assert_usual(KMeans(6, init=START).fit(X), X)
+        assert_same_result(KMeans(6, init=START).fit(X), X)
 
     @pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "i4", "i8", "u1", "u8"])
     @pytest.mark.parametrize("layout", SPARSE)
     def test_sparse(self, dtype, layout):
         X = LAYOUTS[layout](ROWS.astype(dtype))
-        assert_usual(KMeans(6, init=START).fit(X), X)
+        assert_same_result(KMeans(6, init=START).fit(X), X)
 
     @pytest.mark.parametrize("dtype", [">f4", ">f8", ">i2", ">i4", ">u8"])
     @pytest.mark.parametrize("layout", ["csr_array", "csc_array", "coo_array", "csr_matrix"])
-    def test_sparse_in_foreign_bytes(self, dtype, layout):
+    def test_sparse_of_foreign_byte_order(self, dtype, layout):
         X = LAYOUTS[layout](ROWS)
         X.data = X.data.astype(dtype)
-        assert_usual(KMeans(6, init=START).fit(X), X)
+        assert_same_result(KMeans(6, init=START).fit(X), X)
         assert X.data.dtype == dtype
 
     def test_sparse_long_double(self):
         X = sparse.csr_array(ROWS.astype(np.longdouble))
-        assert_usual(KMeans(6, init=START).fit(X), X)
+        assert_same_result(KMeans(6, init=START).fit(X), X)
 
     @pytest.mark.parametrize("layout", LAYOUTS)
     def test_layouts(self, layout):
         X = LAYOUTS[layout](ROWS)
-        assert_usual(KMeans(6, init=START).fit(X), X)
+        assert_same_result(KMeans(6, init=START).fit(X), X)
 
     @pytest.mark.parametrize("layout", [*DENSE, *SPARSE])
     def test_bool(self, layout):
@@ -145,7 +145,7 @@ class TestDtypes:
         assert model.cluster_centers_.dtype.kind == "f"
 
     @pytest.mark.parametrize("dtype", ["f2", "f4", "u1", "i1", "u2", "f8", "i4", "i8"])
-    def test_centres_are_of_the_smallest_float_that_holds_the_rows(self, dtype):
+    def test_dtype_of_centroids(self, dtype):
         expected = np.float64 if dtype in ("f8", "i4", "i8") else np.float32
         assert KMeans(6, init=START).fit(ROWS.astype(dtype)).cluster_centers_.dtype == expected
 
@@ -199,34 +199,34 @@ class TestTables:
 
     @pytest.mark.parametrize("kind", ["category", "Sparse[int]", "Int64", "int64[pyarrow]"])
     @pytest.mark.parametrize("share", [1, 5])
-    def test_pandas_integers_in_disguise(self, kind, share):
+    def test_pandas_integers_as_other_types(self, kind, share):
         pandas = pytest.importorskip("pandas")
         table = pandas.DataFrame(ROWS, columns=list("abcde")).astype(dict.fromkeys("abcde"[:share], kind))
-        assert_usual(KMeans(6, init=START).fit(table), table)
+        assert_same_result(KMeans(6, init=START).fit(table), table)
 
-    def test_a_table_of_a_kind_of_its_own(self):
+    def test_subclass_of_a_table(self):
         pandas = pytest.importorskip("pandas")
         table = type("Survey", (pandas.DataFrame,), {"__module__": "elsewhere"})(ROWS, columns=list("abcde"))
         model = KMeans(6, init=START).fit(table)
-        assert_usual(model, table)
+        assert_same_result(model, table)
         assert model.feature_names_in_.tolist() == list("abcde")
 
-    def test_anything_that_turns_into_an_array(self):
+    def test_objects_that_convert_to_arrays(self):
         class Deferred:
             shape = ROWS.shape
 
             def __array__(self, dtype=None, copy=None):
                 return ROWS.astype(dtype or float)
 
-        assert_usual(KMeans(6, init=START).fit(Deferred()), Deferred())
+        assert_same_result(KMeans(6, init=START).fit(Deferred()), Deferred())
 
-    def test_arrow_in_chunks(self):
+    def test_chunked_arrow_table(self):
         arrow = pytest.importorskip("pyarrow")
         table = arrow.concat_tables([self.tables(part)[2] for part in np.array_split(ROWS, 7)])
         assert table.column(0).num_chunks == 7
         np.testing.assert_array_equal(KMeans(6, init=START).fit(table).labels_, LABELS)
 
-    def test_weights_may_be_columns(self):
+    def test_weights_as_columns(self):
         weights = np.random.default_rng(0).integers(1, 4, 400)
         expected = KMeans(6, init=START).fit(ROWS, sample_weight=weights)
         for table in self.tables(weights[:, None], "w"):
@@ -235,8 +235,8 @@ class TestTables:
 
 
 @pytest.mark.parametrize("offset", [0, 20_000])
-def test_fit_with_one_predict_with_another(offset, tmp_path):
-    """Also far from the origin, where rows are shifted before they are compared."""
+def test_predict_on_another_layout(offset, tmp_path):
+    """Includes rows far from the origin, which are shifted before distances are computed."""
     rows = ROWS + offset
     containers = [make(rows) for make in LAYOUTS.values()] + [rows.astype(t) for t in ("f4", "f8", "i4", "u8", ">f4")]
     np.save(tmp_path / "rows.npy", rows)
@@ -250,7 +250,7 @@ def test_fit_with_one_predict_with_another(offset, tmp_path):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_rows_weights_and_start_are_not_modified(layout, metric):
+def test_inputs_are_not_modified(layout, metric):
     X, weights, start = LAYOUTS[layout](ROWS + 1), np.random.default_rng(0).random(400), START + 1
     copies = [X.copy() if hasattr(X, "copy") else list(X), weights.copy(), start.copy()]
     parts = [getattr(X, name).copy() for name in ("data", "indices", "indptr") if sparse.issparse(X) and hasattr(X, name)]
@@ -264,22 +264,22 @@ def test_rows_weights_and_start_are_not_modified(layout, metric):
 
 
 class TestColumnNames:
-    """Each column has one name, and its own."""
+    """Column names must be unique."""
 
     @pytest.mark.parametrize("dtypes", [{}, {"b": np.float32}, {"b": object}])
     @pytest.mark.parametrize("names", [["a", "a", "b"], ["c", "b", "c"]])
-    def test_two_columns_of_one_name(self, names, dtypes):
+    def test_duplicate_names(self, names, dtypes):
         table = pytest.importorskip("pandas").DataFrame(ROWS[:, :3].astype(float), columns=names).astype(dtypes)
         twice = max(names, key=names.count)
         with pytest.raises(ValueError, match=rf"Columns 0 and [12] of X are both named '{twice}': rename or drop one"):
             KMeans(2).fit(table)
 
-    def test_two_columns_of_one_name_in_arrow(self):
+    def test_duplicate_names_in_arrow(self):
         table = pytest.importorskip("pyarrow").table(list(ROWS[:, :3].T), names=["a", "b", "a"])
         with pytest.raises(ValueError, match="Columns 0 and 2 of X are both named 'a'"):
             KMeans(2).fit(table)
 
-    def test_names_of_several_levels(self):
+    def test_multi_level_names(self):
         pandas = pytest.importorskip("pandas")
         names = pandas.MultiIndex.from_tuples([("a", "x"), ("a", "y"), ("b", "x")])
         table = pandas.DataFrame(ROWS[:, :3], columns=names)
@@ -289,23 +289,23 @@ class TestColumnNames:
         assert list(KMeans(2).fit(table).feature_names_in_) == ["a.x", "a.y", "b.x"]
 
 
-def test_sparse_centres():
+def test_sparse_initial_centroids():
     model = KMeans(6, init=lambda X, k, random_state: sparse.csr_array(START), n_init=1).fit(ROWS)
     np.testing.assert_array_equal(model.labels_, LABELS)
     assert metrics.energy(ROWS, sparse.csr_array(START)) == metrics.energy(ROWS, START)
 
 
-def test_a_read_only_memory_map(tmp_path):
+def test_read_only_memory_map(tmp_path):
     np.save(tmp_path / "rows.npy", ROWS.astype(np.float32))
     X = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    assert_usual(KMeans(6, init=START).fit(X), X)
+    assert_same_result(KMeans(6, init=START).fit(X), X)
 
 
 MEGABYTE = 1 << 20
 
 
 def big(dtype, n=1 << 19, d=32):
-    """64 megabytes of float32."""
+    """Return rows that take 64 MB as float32."""
     out = np.empty((n, d), dtype)
     rng = np.random.default_rng(0)
     for part in np.array_split(out, 32):
@@ -321,10 +321,10 @@ def on_disk(tmp_path_factory):
 
 
 class TestMemory:
-    """Rows are read block by block: beside them a fit needs a few blocks and a few numbers a row."""
+    """Rows are read block by block; a fit allocates a few blocks and a few numbers per row."""
 
     def extra(self, call):
-        """Megabytes allocated at the worst moment of a call."""
+        """Return the peak of the memory allocated by a call, in MB."""
         tracemalloc.start()
         try:
             call()
@@ -365,7 +365,7 @@ class TestMemory:
         assert self.extra(lambda: model.fit(table)) < 30
 
 
-def test_columns_of_types_that_numpy_does_not_have():
+def test_columns_of_types_unknown_to_numpy():
     wide = pl.DataFrame({"a": pl.Series([1, 2, 3], dtype=pl.Int128), "b": [1.0, 2.0, 3.0]})
     runs = pa.table({"a": pa.RunEndEncodedArray.from_arrays([2, 3], [1.5, 2.5])})
     for rows, kind in ((wide, "Int128"), (runs, "run_end_encoded")):
@@ -374,7 +374,7 @@ def test_columns_of_types_that_numpy_does_not_have():
 
 
 @pytest.mark.parametrize("table", [np.asarray, lambda X: X.tolist(), lambda X: pd.DataFrame(X, columns=["a", "b"])])
-def test_integers_among_objects_that_float64_rounds(table):
+def test_large_integers_in_object_columns(table):
     rows = np.array([[1, 0.5], [2**53 + 1, 0.5], [3, 0.5]], object)
     with pytest.warns(UserWarning, match="9007199254740993 at row 1, column (0|'a'), which float64 rounds"):
         KMeans(2).fit(table(rows))

@@ -1,4 +1,4 @@
-"""A model fitted to rows of one dtype, layout or container says the same of these rows in any other."""
+"""A model fitted to rows of one dtype, layout or container gives the same results for these rows in any other."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from scipy import sparse
 
 import shoal
 from tests.strategies import spread_rows
-from tests.test_contract import ESTIMATORS, made
+from tests.test_contract import ESTIMATORS, make_estimator
 from tests.test_inputs import strided, wide_indices
 
 pytestmark = [
@@ -17,18 +17,18 @@ pytestmark = [
 
 
 def small_rows(high):
-    """Rows in three groups, of small integers: every dtype holds them, and none of their sums rounds."""
+    """Return rows of small integers in three groups, which are exact in every dtype, as are their sums."""
     rng = np.random.default_rng(0)
     group = rng.permutation(np.arange(150) % 3)
     places = np.array([[9, 0, 0, 5], [0, 9, 0, 5], [0, 0, 9, 5]]).repeat(2, axis=1)
     X = (places[group] * rng.random((150, 8)) > 2.0) * rng.integers(1, high + 1, (150, 8))
-    X[:, 0] += X.sum(axis=1) == 0  # so that each row has a direction
+    X[:, 0] += X.sum(axis=1) == 0  # no zero rows, for the cosine metric
     return X.astype(np.int8), group
 
 
 ROWS, GROUP = small_rows(9)
 BITS, _ = small_rows(1)
-FAR = (ROWS + 100).astype(np.int8)  # rows that are shifted before they are compared
+FAR = (ROWS + 100).astype(np.int8)  # rows that are shifted before distances are computed
 
 
 def to_table(package, convert):
@@ -78,23 +78,23 @@ LAYOUTS = {
     "npz file": npz_file,
 }
 WRAPPED = [shoal.MiniBatchKMeans, shoal.SphericalMixture, shoal.BinaryKMeans, shoal.NystromSpectral]
-MODELS = {cls.__name__: lambda cls=cls: made(cls, n_clusters=3, random_state=0) for cls in ESTIMATORS}
+MODELS = {cls.__name__: lambda cls=cls: make_estimator(cls, n_clusters=3, random_state=0) for cls in ESTIMATORS}
 MODELS |= {f"Standardized {cls.__name__}": lambda cls=cls: shoal.Standardized(cls(3, random_state=0)) for cls in WRAPPED}
 MODELS["cosine"] = lambda: shoal.KMeans(3, metric="cosine", init=spread_rows(ROWS, GROUP))
 
 
-def answers(model, X):
-    """All that a fitted model says of rows."""
+def results_of(model, X):
+    """Return all results of a fitted model for some rows."""
     said = {"predict": model.predict(X), "transform": model.transform(X)}
     return said | ({"score": model.score(X)} if hasattr(model, "score") else {})
 
 
-def assert_same_answers(name, fitted_to, asked_of, folder, rows=ROWS):
+def assert_same_answers(name, fitted_to, predicted_on, folder, rows=ROWS):
     model = MODELS[name]().fit(LAYOUTS[fitted_to](rows, folder))
-    usual = answers(model, rows.astype(np.float64))
+    usual = results_of(model, rows.astype(np.float64))
     np.testing.assert_array_equal(usual["predict"], model.labels_)
-    for layout in asked_of:
-        for method, values in answers(model, LAYOUTS[layout](rows, folder)).items():
+    for layout in predicted_on:
+        for method, values in results_of(model, LAYOUTS[layout](rows, folder)).items():
             place = f"{name} fitted to {fitted_to}: {method} of {layout}"
             if method == "predict":
                 np.testing.assert_array_equal(values, usual[method], place)
@@ -104,7 +104,7 @@ def assert_same_answers(name, fitted_to, asked_of, folder, rows=ROWS):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_fitted_to_some_layouts(name, tmp_path):
-    """Dense, sparse and a small dtype; asked of about half of the layouts each."""
+    """Fit to dense, sparse and small integer rows; predict on about half of the layouts each."""
     names = list(LAYOUTS)
     assert_same_answers(name, "float64", names[1::2], tmp_path)
     assert_same_answers(name, "csr", names[0::4], tmp_path)

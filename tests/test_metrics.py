@@ -129,7 +129,7 @@ def test_davies_bouldin_matches_scikit_learn_if_centroids_are_means():
 
 
 def test_several_blocks_of_rows_and_batches_of_pairs(monkeypatch):
-    monkeypatch.setattr(metrics, "MAX_PAIRS_PER_BATCH", 1000)
+    monkeypatch.setattr(metrics.internal, "MAX_PAIRS_PER_BATCH", 1000)
     X, C = cloud(70_000, 2), cloud(30, 2, seed=1)
     names = naive.labels(X, C)
     assert metrics.davies_bouldin(X, C, n_threads=2) == pytest.approx(naive.davies_bouldin(X, C, names), rel=1e-9)

@@ -1,4 +1,4 @@
-"""Hard but legal numbers: extreme scales, far origins, degenerate rows. The answer is right or an error says why not."""
+"""Extreme scales, far origins and degenerate rows: results are right, or an error explains why there is none."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ class TestScales:
     def test_float64(self, exponent, layout):
         rows = X * 10.0**exponent
         model = assert_finds_the_blobs(rows, layout)
-        # the energy itself may be beyond float64: then it is infinite or zero, never something else
+        # an energy beyond the range of float64 must be infinite or zero
         unit = naive.energy(X, model.cluster_centers_ / 10.0**exponent)
         assert model.inertia_ == pytest.approx(_times_square(unit, exponent), rel=1e-6)
 
@@ -51,14 +51,14 @@ class TestScales:
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("algorithm", ALGORITHMS)
     def test_denormals(self, dtype, algorithm):
-        """Rows so small that the dtype has no normal numbers left for them."""
+        """Rows of subnormal numbers."""
         rows = (np.round(X * 100) * float(np.finfo(dtype).smallest_subnormal)).astype(dtype)
         assert_finds_the_blobs(rows, algorithm=algorithm)
 
     @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
     @pytest.mark.parametrize("exponent", [-1000, -400, -200, -150, -130, 120, 130, 200, 400, 990])
     def test_algorithms_agree(self, exponent, layout):
-        """Bounds are kept in float32: distances that it can't hold must not mislead them."""
+        """Bounds are float32; distances that overflow or underflow it must not invalidate them."""
         rows = layout(cloud(400, 3) * 2.0**exponent)
         base = KMeans(20, init=first_rows(cloud(400, 3), 20), tol=0).fit(cloud(400, 3))
         for algorithm in ALGORITHMS[: 6 if layout is np.asarray else 5]:
@@ -68,7 +68,7 @@ class TestScales:
 
     @pytest.mark.parametrize("exponent", [-300, -200, -30, 30, 200, 300])
     @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-    def test_directions_have_no_scale(self, exponent, layout):
+    def test_cosine_does_not_depend_on_scale(self, exponent, layout):
         base = fit(X, metric="cosine")
         scaled = fit(layout(X * 10.0**exponent), metric="cosine", init=base.cluster_centers_, n_init=1)
         np.testing.assert_array_equal(base.labels_, scaled.labels_)
@@ -85,7 +85,7 @@ class TestScales:
 
     @pytest.mark.parametrize("init", ["k-means++", "k-means||", "afk-mc2", "random"])
     @pytest.mark.parametrize("exponent", [-200, 200])
-    def test_every_seeding(self, init, exponent):
+    def test_every_initialization(self, init, exponent):
         assert_finds_the_blobs(X * 10.0**exponent, init=init, n_init=40)
 
 
@@ -110,7 +110,7 @@ class TestOffsets:
 
     @pytest.mark.parametrize("offset", [1e3, 1e5, 1e7])
     def test_sparse_rows_far_from_zero(self, offset):
-        """Unusual, but legal: every entry is stored."""
+        """All entries are stored."""
         rows = X + offset
         model = assert_finds_the_blobs(rows, sparse.csr_array)
         assert model.inertia_ == pytest.approx(naive.energy(rows, model.cluster_centers_), rel=1e-6)
@@ -130,9 +130,9 @@ class TestOffsets:
 
 
 class TestFewDigits:
-    """float32 far from zero holds few digits of what matters; no more may get lost."""
+    """float32 rows far from zero have few significant digits, none of which may be lost."""
 
-    def assert_honest(self, rows, k, weights=None):
+    def assert_exact_energy(self, rows, k, weights=None):
         model = KMeans(k, random_state=0).fit(rows, sample_weight=weights)
         np.testing.assert_array_equal(model.labels_, model.predict(rows))
         energy = metrics.energy(rows, model.cluster_centers_, sample_weight=weights)
@@ -142,43 +142,43 @@ class TestFewDigits:
     @pytest.mark.parametrize("seed", range(5))
     def test_one_unit_in_the_last_place(self, seed):
         rows = (np.random.default_rng(seed).integers(0, 2, (200, 4)) * 0.0625 + 1e6).astype(np.float32)
-        model = self.assert_honest(rows, 16)
+        model = self.assert_exact_energy(rows, 16)
         assert model.inertia_ == 0
         assert set(model.cluster_centers_.ravel()) == set(rows.ravel())
 
-    def test_a_clock_beside_small_columns(self):
+    def test_a_timestamp_column_and_small_columns(self):
         rng = np.random.default_rng(0)
         rows = np.c_[rng.normal(size=(500, 2)), 1.7e9 + 128 * rng.integers(0, 2, 500)].astype(np.float32)
-        model = self.assert_honest(rows, 4)
-        assert model.inertia_ < 2 * 500  # the two variances of what is not the clock
+        model = self.assert_exact_energy(rows, 4)
+        assert model.inertia_ < 2 * 500  # the variances of the two other columns
 
-    def test_a_far_constant_beside_numbers_around_zero(self):
+    def test_a_large_constant_column_and_small_columns(self):
         rows = np.zeros((200, 2), np.float32)
         rows[:, 0], rows[100:, 1] = 1e6, 1
         rows[:100, 1] = 1e-9 * np.random.default_rng(0).normal(size=100)
-        self.assert_honest(rows, 2)
-        assert len(set(self.assert_honest(rows, 10).labels_)) == 10
+        self.assert_exact_energy(rows, 2)
+        assert len(set(self.assert_exact_energy(rows, 10).labels_)) == 10
 
-    def test_a_far_first_row_of_no_consequence(self):
+    def test_a_distant_first_row(self):
         rng = np.random.default_rng(0)
         blobs = [rng.normal(0, 0.05, (100, 2)) + center for center in (1, 2)]
         rows, weights = np.concatenate([[[1e9, 1e9]], *blobs]).astype(np.float32), np.ones(201)
         weights[0] = 1e-30
-        assert self.assert_honest(rows, 2, weights).inertia_ < 2
+        assert self.assert_exact_energy(rows, 2, weights).inertia_ < 2
 
 
 def exact_energy(rows, centers, weights=None):
-    """In long doubles, from (x - c)^2."""
+    """Return the energy from (x - c)^2 in long doubles."""
     rows, centers = np.asarray(rows, np.longdouble), np.asarray(centers, np.longdouble)
     squares = np.square(rows[:, None] - centers).sum(axis=2).min(axis=1)
     return float(squares.sum() if weights is None else (weights * squares).sum())
 
 
 class TestFarFromTheShift:
-    """Rows near the origin, most others far from it: a shift to these must not cost those their digits."""
+    """Few rows near the origin, most others far from it: a shift to the majority must not round the few."""
 
     def rows(self, dtype, far, columns=(True, True)):
-        """Groups 0.1 apart near the origin, of spread 0.01, and all other rows far away."""
+        """Return groups of spread 0.01, 0.1 apart, near the origin, and all other rows far away."""
         rng = np.random.default_rng(0)
         near = rng.normal(0, 0.01, (20, 2)) + np.repeat([[0, 0], [0.1, 0]], 10, axis=0)
         rows = np.concatenate([np.where(columns, far, 0.0) * np.ones((300, 2)), near])
@@ -225,15 +225,15 @@ class TestFarFromTheShift:
         rows, y = self.rows(np.float32, 100.0)
         self.assert_exact(np.concatenate([rows, np.full((1, 2), 1e10, np.float32)]), np.r_[y, 3])
 
-    def test_a_start_of_its_own(self):
-        """Groups that the shift would merge are told apart, and no message says that rows are equal."""
+    def test_given_initial_centroids(self):
+        """Groups that the shift would merge are separated, and no warning reports equal rows."""
         rows, y = self.rows(np.float32, 1e9)
         model = KMeans(3, random_state=0, n_init=5).fit(rows)
         assert adjusted_rand_score(y, model.labels_) == 1
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_neighbours_in_the_last_digit_are_distinct(self, dtype):
-        """Without a shift, too: the origin is among the rows."""
+    def test_rows_that_differ_in_the_last_digit(self, dtype):
+        """The origin is among the rows, so that they are not shifted."""
         place = dtype(1e6)
         rows = np.concatenate([np.zeros((40, 3)), np.full((40, 3), place), np.full((40, 3), place)]).astype(dtype)
         rows[80:, 0] = np.nextafter(place, dtype(np.inf)) if dtype is np.float32 else place + 1e-4
@@ -241,8 +241,8 @@ class TestFarFromTheShift:
         assert len(set(model.labels_)) == 3
         assert model.inertia_ == pytest.approx(0, abs=1e-15)
 
-    def test_small_numbers_beside_large_ones(self):
-        """Without a shift, but scaled so that squares fit: float32 must not lose what is small."""
+    def test_small_and_large_columns(self):
+        """Rows are scaled so that squares do not overflow; small entries must not underflow in float32."""
         rng = np.random.default_rng(0)
         near = rng.normal(0, 1e-12, (40, 2)) + np.repeat([[0, 0], [1e-10, 0]], 20, axis=0)
         rows = np.concatenate([np.full((40, 2), 1e30), near]).astype(np.float32)
@@ -253,12 +253,12 @@ class TestFarFromTheShift:
 
 
 class TestNewRowsFarFromTheShift:
-    """What rows near the origin are compared with, by a model of rows far from it."""
+    """Prediction on rows near the origin by a model of rows far from it."""
 
     @pytest.mark.parametrize("layout", LAYOUTS)
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("cls", [KMeans, MiniBatchKMeans, SphericalMixture])
-    def test_with_centres_set_by_hand(self, cls, dtype, layout):
+    def test_with_centroids_set_by_the_user(self, cls, dtype, layout):
         rng = np.random.default_rng(0)
         model = cls(2, random_state=0).fit((1e6 + 100 * rng.integers(0, 2, (300, 2))).astype(dtype))
         rows = (rng.normal(0, 0.01, (60, 2)) + np.repeat([[0, 0], [0.1, 0]], 30, axis=0)).astype(dtype)
@@ -284,11 +284,11 @@ class TestNewRowsFarFromTheShift:
 
 class TestSparseColumns:
     rows, y = blobs(300, 3, 3)
-    rows = rows * np.eye(3)[y]  # one entry a row
+    rows = rows * np.eye(3)[y]  # one entry per row
 
     @pytest.mark.parametrize("value", [1e6, 1e17 / 3, -1e100, 1e300])
-    def test_a_constant_one(self, value):
-        """It says nothing, however large it is."""
+    def test_constant_column(self, value):
+        """A constant column does not affect the clusters, however large it is."""
         rows = np.column_stack([self.rows, np.full(300, value)])
         model = KMeans(3, init=spread_rows(rows, self.y)).fit(sparse.csr_array(rows))
         dense = KMeans(3, init=spread_rows(rows, self.y)).fit(rows)
@@ -300,14 +300,14 @@ class TestSparseColumns:
             np.testing.assert_array_equal(dense.predict(X), model.labels_)
 
     @pytest.mark.parametrize("value", [1e6, 1e300])
-    def test_one_that_splits_the_rows(self, value):
+    def test_column_that_separates_the_rows(self, value):
         rows = np.column_stack([self.rows, np.where(self.y == 1, value, 0)])
         model = KMeans(2, random_state=0).fit(sparse.csr_array(rows))
         assert adjusted_rand_score(self.y == 1, model.labels_) == 1
         np.testing.assert_array_equal(model.predict(sparse.csr_array(rows)), model.labels_)
 
-    def test_new_rows_without_it(self):
-        """A row that does not store the column has a zero there."""
+    def test_new_rows_without_the_column(self):
+        """A row without an entry has a zero in the column."""
         rows = np.column_stack([self.rows, np.full(300, 1e6)])
         model = KMeans(3, init=spread_rows(rows, self.y)).fit(sparse.csr_array(rows))
         new = rows[:9].copy()
@@ -317,7 +317,7 @@ class TestSparseColumns:
 
 
 class TestLargeIntegers:
-    """float64 holds no integers beyond 2^53 but some."""
+    """float64 rounds most integers beyond 2^53."""
 
     values = np.array([0, 100, 200])[np.arange(60) % 3][:, None]
     few_distinct = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -338,7 +338,7 @@ class TestLargeIntegers:
     @pytest.mark.parametrize(
         ("dtype", "factor", "offset"), [(np.int64, 1, 2**52), (np.int64, 2**12, 2**61), (np.uint64, 2**11, 2**63)]
     )
-    def test_what_float64_holds_is_no_matter(self, dtype, factor, offset):
+    def test_exact_integers_do_not_warn(self, dtype, factor, offset):
         rows = (self.values.astype(object) * factor + offset).astype(dtype)
         model = KMeans(3, random_state=0).fit(rows)
         assert adjusted_rand_score(self.values.ravel(), model.labels_) == 1
@@ -347,7 +347,7 @@ class TestLargeIntegers:
     @pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow", "parquet"])
     @pytest.mark.parametrize("other", [np.float32, np.float64, np.uint64])
     @few_distinct
-    def test_beside_columns_of_floats(self, tmp_path, other, package):
+    def test_with_columns_of_floats(self, tmp_path, other, package):
         columns = {"a": np.arange(60).astype(other), "b": self.values.ravel() + 2**62}
         if package == "parquet":
             file = tmp_path / "x.parquet"
@@ -362,7 +362,7 @@ class TestLargeIntegers:
 
 
 class TestFarFromTheFit:
-    """Rows of another size than those the model knows: right or refused, never wrong in silence."""
+    """Rows of another scale than in the fit: results are right, or an error is raised."""
 
     @pytest.mark.parametrize("layout", LAYOUTS)
     @pytest.mark.parametrize(
@@ -378,10 +378,10 @@ class TestFarFromTheFit:
             (np.float64, 1e200, 1.0),
         ],
     )
-    def test_they_are_served(self, layout, dtype, scale, far):
+    def test_results_in_range(self, layout, dtype, scale, far):
         model = fit(layout((scale * X).astype(dtype)))
         rows = np.concatenate([scale * X, far * X, -far * X[::-1]]).astype(dtype)
-        unit = max(far, scale)  # so that the oracle does not overflow either
+        unit = max(far, scale)  # so that the oracle does not overflow
         distances = np.sqrt(naive.distances(rows.astype(float) / unit, model.cluster_centers_.astype(float) / unit))
         own = distances[np.arange(len(rows)), model.predict(layout(rows))]
         np.testing.assert_allclose(own, distances.min(axis=1), rtol=1e-12, atol=1e-300)
@@ -393,13 +393,13 @@ class TestFarFromTheFit:
     @pytest.mark.parametrize("layout", LAYOUTS)
     @pytest.mark.parametrize("scale", [1.0, 1e-200])
     @pytest.mark.parametrize("ask", ["predict", "transform", "score"])
-    def test_what_float64_can_not_hold_is_refused(self, layout, scale, ask):
+    def test_error_beyond_float64(self, layout, scale, ask):
         rows = np.concatenate([scale * X, 1e200 * X[:2], scale * X])
         rows[300] = scale
         with pytest.raises(ValueError, match="Row 301 of X lies so far from the rows of the fit"):
             getattr(fit(layout(scale * X)), ask)(layout(rows))
 
-    def test_directions_are_never_far(self):
+    def test_cosine_has_no_limit(self):
         model = fit(X, metric="cosine")
         np.testing.assert_array_equal(model.predict(1e300 * X / 50), model.labels_)
 
@@ -408,7 +408,7 @@ class TestMixedScales:
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("small", [1e-3, 1e-15, 1e-30])
     def test_columns(self, small, dtype):
-        """The last column tells the blobs apart; the others are negligible."""
+        """The last column separates the blobs; the others are negligible."""
         assert_finds_the_blobs((X * [small, small, small, 1]).astype(dtype))
 
     @pytest.mark.parametrize("small", [1e-150, 1e-300])
@@ -416,14 +416,14 @@ class TestMixedScales:
         assert_finds_the_blobs(X * [small, small, small, 1])
         assert_finds_the_blobs(X * [small, small, small, 1e200])
 
-    def test_one_far_row(self):
+    def test_one_distant_row(self):
         rows = np.vstack([X, [[1e7] * 4]])
         model = assert_finds_the_blobs(rows, y=np.r_[Y, 5], init=spread_rows(rows, np.r_[Y, 5]), n_clusters=6)
         assert model.inertia_ == pytest.approx(naive.energy(rows, model.cluster_centers_), rel=1e-6)
 
     @pytest.mark.parametrize("spread", [1e-3, 1e-6, 1e-9])
     def test_tight_clusters_far_apart(self, spread):
-        """All of the energy lies in digits that |x|^2 - 2 x.c + |c|^2 would lose."""
+        """|x|^2 - 2 x.c + |c|^2 would lose all digits of the energy."""
         rows, y = blobs(300, 4, 5, spread=spread)
         model = assert_finds_the_blobs(rows, y=y, init=spread_rows(rows, y), tol=0)
         assert model.inertia_ == pytest.approx(naive.energy(rows, model.cluster_centers_), rel=1e-6, abs=0)
@@ -448,7 +448,7 @@ class TestEquivariance:
     @pytest.mark.parametrize("shift", [1.0, -37.5, 1e3, 1e6])
     @pytest.mark.parametrize("exponent", [-60, 0, 60])
     def test_scale_and_shift(self, shift, exponent):
-        """Rows on a grid, so that the shift itself loses no digits."""
+        """Rows on a grid, so that the shift does not round them."""
         rows = np.round(self.rows * 2**20) / 2**20
         base = KMeans(12, init=first_rows(rows, 12)).fit(rows)
         moved = rows * 2.0**exponent + shift * 2.0**exponent
@@ -458,7 +458,7 @@ class TestEquivariance:
     @pytest.mark.parametrize("shift", [3.0, -37.5, 1e3, 1e4])
     @pytest.mark.parametrize("exponent", [-60, 0, 60])
     def test_scale_and_shift_of_float32(self, shift, exponent):
-        """The same, on a coarser grid, which float32 holds."""
+        """Rows on a coarser grid that float32 represents exactly."""
         rows = np.round(self.rows * 2**8) / 2**8
         base = KMeans(12, init=first_rows(rows, 12)).fit(rows.astype(np.float32))
         moved = ((rows + shift) * 2.0**exponent).astype(np.float32)
@@ -480,13 +480,13 @@ class TestLabelsArePredictions:
 
     @given(problems())
     @few_distinct
-    def test_on_anything(self, problem):
+    def test_random_problems(self, problem):
         model = KMeans(len(problem.start), random_state=0).fit(problem.X, sample_weight=problem.weights)
         np.testing.assert_array_equal(model.predict(problem.X), model.labels_)
 
 
 class TestDegenerate:
-    def assert_sound(self, model, rows, weights=None):
+    def assert_valid(self, model, rows, weights=None):
         assert np.isfinite(model.cluster_centers_).all()
         assert model.inertia_ == pytest.approx(naive.energy(rows, model.cluster_centers_, weights), rel=1e-6, abs=1e-20)
         np.testing.assert_array_equal(model.predict(rows), model.labels_)
@@ -497,7 +497,7 @@ class TestDegenerate:
         rows = np.full((50, 3), value)
         with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(1\)"):
             model = KMeans(4, algorithm=algorithm, random_state=0).fit(rows)
-        self.assert_sound(model, rows)
+        self.assert_valid(model, rows)
         assert model.inertia_ == 0
         np.testing.assert_array_equal(model.cluster_centers_[model.labels_], rows)
 
@@ -507,12 +507,12 @@ class TestDegenerate:
         rows = cloud(3, 4, dtype=dtype)[np.arange(70) % 3]
         with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(3\)"):
             model = KMeans(6, init=init, random_state=0).fit(rows)
-        self.assert_sound(model, rows)
+        self.assert_valid(model, rows)
         assert model.inertia_ == pytest.approx(0, abs=1e-10 if dtype == np.float32 else 1e-25)
 
     @pytest.mark.parametrize("layout", LAYOUTS)
     @pytest.mark.parametrize("init", ["k-means++", "k-means||", "afk-mc2", "random"])
-    def test_every_row_a_cluster(self, layout, init):
+    def test_one_cluster_per_row(self, layout, init):
         rows = cloud(30, 4)
         model = KMeans(30, init=init, random_state=0).fit(layout(rows))
         assert sorted(model.labels_) == list(range(30))
@@ -525,7 +525,7 @@ class TestDegenerate:
         rows = cloud(1000, 4, dtype=dtype)
         model = KMeans(1, algorithm=algorithm, random_state=0).fit(rows)
         np.testing.assert_allclose(model.cluster_centers_[0], rows.mean(axis=0, dtype=float), rtol=1e-6, atol=1e-7)
-        self.assert_sound(model, rows)
+        self.assert_valid(model, rows)
 
     @pytest.mark.parametrize("algorithm", ALGORITHMS)
     @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
@@ -535,26 +535,26 @@ class TestDegenerate:
         assert (model.inertia_, model.labels_.tolist()) == (0, [0])
 
     @pytest.mark.parametrize("init", ["k-means++", "k-means||", "afk-mc2", "random"])
-    def test_rows_without_weight_do_not_count(self, init):
+    def test_rows_of_zero_weight_have_no_effect(self, init):
         rows = np.vstack([X, 1e8 * cloud(300, 4)])
         weights = np.r_[np.ones(300), np.zeros(300)]
         model = KMeans(5, init=init, n_init=40, random_state=0).fit(rows, sample_weight=weights)
         assert adjusted_rand_score(Y, model.labels_[:300]) == 1
-        self.assert_sound(model, rows, weights)
+        self.assert_valid(model, rows, weights)
 
     @pytest.mark.parametrize("where", [0, 150, 299])
-    def test_a_far_row_without_weight_costs_no_digits(self, where):
+    def test_a_distant_row_of_zero_weight(self, where):
         rows, weights = X.copy(), np.ones(300)
         rows[where], weights[where] = 1e12, 0
         model = KMeans(5, init=spread_rows(X, Y), tol=0).fit(rows, sample_weight=weights)
-        self.assert_sound(model, rows, weights)
+        self.assert_valid(model, rows, weights)
         assert model.history_[-1]["energy"] == pytest.approx(model.inertia_, rel=1e-6)
 
     def test_fewer_rows_with_weight_than_clusters(self):
         weights = np.r_[np.ones(3), np.zeros(297)]
         with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(3\)"):
             model = KMeans(5, random_state=0).fit(X, sample_weight=weights)
-        self.assert_sound(model, X, weights)
+        self.assert_valid(model, X, weights)
         assert model.inertia_ == pytest.approx(0, abs=1e-20)
 
     @pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
@@ -567,15 +567,15 @@ class TestDegenerate:
     def test_empty_sparse_rows_and_columns(self):
         rows = sparse.csr_array(np.pad(X, [(0, 5), (0, 7)]))
         model = KMeans(6, random_state=0, n_init=5).fit(rows)
-        self.assert_sound(model, rows.toarray())
+        self.assert_valid(model, rows.toarray())
 
-    def test_a_matrix_of_zeros(self):
+    def test_zero_matrix(self):
         with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(1\)"):
             model = KMeans(2, random_state=0).fit(sparse.csr_array((10, 3)))
         assert model.inertia_ == 0
 
     @pytest.mark.parametrize("max_iter", [2, 300])
-    def test_a_cluster_that_heavy_rows_leave(self, max_iter):
+    def test_a_cluster_that_loses_its_heavy_rows(self, max_iter):
         rows = np.array([[0.0], [10.0], [5.0], [-3.1], [13.1]] + [[5.001]] * 5)
         weights = np.array([1e20, 1e20, 1, 1e20, 1e20] + [1] * 5)
         for algorithm in ALGORITHMS:
@@ -584,7 +584,7 @@ class TestDegenerate:
             np.testing.assert_allclose(model.cluster_centers_.ravel(), [30.005 / 6, -1.55, 11.55], rtol=1e-9)
 
     @pytest.mark.parametrize("far", [1e15, 1e16, 1e100])
-    def test_rows_without_weight_beyond_all_bounds(self, far):
+    def test_extreme_rows_of_zero_weight(self, far):
         rng = np.random.default_rng(0)
         rows, weights = rng.standard_normal((400, 20)), np.ones(400)
         rows[:30] *= far
@@ -604,12 +604,12 @@ class TestDegenerate:
     def test_huge_and_tiny_weights(self):
         weights = np.where(np.arange(300) % 2, 1e200, 1e-200)
         model = KMeans(5, init=spread_rows(X, Y)).fit(X, sample_weight=weights)
-        self.assert_sound(model, X, weights)
+        self.assert_valid(model, X, weights)
         assert adjusted_rand_score(Y, model.labels_) == 1
 
 
 def many(d):
-    """Enough rows for several blocks, half of them in clusters."""
+    """Return enough rows for several blocks, half of them in clusters."""
     return np.concatenate([cloud(30_000, d, seed=d), blobs(20_000, d, 20, spread=1)[0]])
 
 
@@ -628,7 +628,7 @@ class TestDeterminism:
             assert one.inertia_ == other.inertia_
 
     @pytest.mark.parametrize("init", ["k-means||", "afk-mc2", "random"])
-    def test_seeding_with_threads(self, init):
+    def test_initialization_with_threads(self, init):
         one, other = (self.fit(3, np.float32, init=init, n_init=1, n_threads=threads) for threads in (1, 4))
         np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
 
@@ -662,7 +662,7 @@ class TestDeterminism:
         np.testing.assert_array_equal(alone, model.labels_)
 
 
-class TestHonestEnergy:
+class TestEnergyOfSteps:
     @pytest.mark.parametrize("algorithm", ALGORITHMS)
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("offset", [0, 1e3])
@@ -680,7 +680,7 @@ class TestHonestEnergy:
 
     @given(problems())
     @few_distinct
-    def test_on_anything(self, problem):
+    def test_random_problems(self, problem):
         model = KMeans(len(problem.start), random_state=0).fit(problem.X, sample_weight=problem.weights)
         exact = naive.energy(problem.X, model.cluster_centers_, problem.weights)
         assert model.inertia_ == pytest.approx(exact, rel=1e-6, abs=1e-25)
@@ -688,7 +688,7 @@ class TestHonestEnergy:
 
     @given(problems())
     @few_distinct
-    def test_on_anything_sparse(self, problem):
+    def test_random_sparse_problems(self, problem):
         model = KMeans(len(problem.start), random_state=0).fit(sparse.csr_array(problem.X), sample_weight=problem.weights)
         exact = naive.energy(problem.X, model.cluster_centers_, problem.weights)
         assert model.inertia_ == pytest.approx(exact, rel=1e-6, abs=1e-25)

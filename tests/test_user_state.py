@@ -1,4 +1,4 @@
-"""Attributes and parameters that users change between calls: checked before compiled code sees them."""
+"""Attributes and parameters that users change between calls are validated before kernels run."""
 
 import numpy as np
 import pytest
@@ -6,25 +6,25 @@ import pytest
 import shoal
 from shoal.binary import LinearCode
 from shoal.report import gather
-from tests.formats.resealed import MODELS, SCALARS, arrays_like, data_for, harmless, use_fitted
+from tests.formats.resealed import MODELS, SCALARS, arrays_like, data_for, describe_harm, use_fitted
 
 X = data_for("KMeans")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "LinearCode"])
-def test_changed_attributes_are_refused_or_harmless(kind):
+def test_changed_attributes(kind):
     rows, fitted = data_for(kind), MODELS[kind]().fit(data_for(kind))
     for name in [name for name in fitted._fitted_schema() if name in vars(fitted)]:
         old = vars(fitted)[name]
         for new in arrays_like(old, []) if isinstance(old, np.ndarray) and old.dtype != object else SCALARS:
             changed = MODELS[kind]()
             vars(changed).update({**vars(fitted), name: new})
-            assert harmless(use_fitted, changed, rows, kind) is None, (name, new)
+            assert describe_harm(use_fitted, changed, rows, kind) is None, (name, new)
 
 
 @pytest.mark.parametrize("cls", [shoal.MiniBatchKMeans, shoal.OnlineKMeans])
 @pytest.mark.parametrize("k", [2, 300])
-def test_another_number_of_centres_in_a_stream(cls, k):
+def test_wrong_number_of_centroids_in_partial_fit(cls, k):
     model = cls(3, random_state=0).partial_fit(X)
     model.cluster_centers_ = np.resize(X, (k, X.shape[1]))
     with pytest.raises(ValueError, match=f"cluster_centers_ is {k}, but was 3"):
@@ -33,14 +33,14 @@ def test_another_number_of_centres_in_a_stream(cls, k):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("method", ["predict", "transform", "score"])
-def test_centres_that_are_not_finite(value, method):
+def test_centroids_that_are_not_finite(value, method):
     model = shoal.KMeans(3, random_state=0).fit(X)
     model.cluster_centers_[1, 2] = value
     with pytest.raises(ValueError, match="cluster_centers_ holds values"):
         getattr(model, method)(X)
 
 
-def test_centres_of_any_length_are_not_directions():
+def test_centroids_must_have_unit_length_for_cosine():
     model = shoal.KMeans(3, metric="cosine", random_state=0).fit(X)
     model.cluster_centers_ = 5 * model.cluster_centers_
     with pytest.raises(ValueError, match="row 0 is not of unit length"):
@@ -56,7 +56,7 @@ def test_centres_of_any_length_are_not_directions():
         ("LandmarkSpectral", {"normalize": True}),
     ],
 )
-def test_parameters_that_predictions_depend_on(kind, change, tmp_path):
+def test_changed_parameters_of_the_model(kind, change, tmp_path):
     model = MODELS[kind]().fit(X)
     before = model.predict(X)
     (name,) = change
@@ -69,7 +69,7 @@ def test_parameters_that_predictions_depend_on(kind, change, tmp_path):
 
 
 @pytest.mark.parametrize("n_threads", [0, -1, "many", 2.5])
-def test_parameters_that_no_model_has(n_threads):
+def test_invalid_n_threads(n_threads):
     for kind in ("KMeans", "LandmarkSpectral"):
         model = MODELS[kind]().fit(X).set_params(n_threads=n_threads)
         with pytest.raises(ValueError, match="n_threads"):
@@ -86,14 +86,14 @@ def test_parameters_that_no_model_has(n_threads):
         LinearCode([0.0] * 4, np.ones((4, 8), np.float32)),
     ],
 )
-def test_codes_that_were_never_learned(code):
+def test_invalid_codes(code):
     with pytest.raises(ValueError, match=r"code\.\w+ (has shape|holds|is of type)"):
         code.encode(X)
 
 
 @pytest.mark.parametrize("labels", [np.full(120, 2**30), np.full(120, -1), np.zeros(120), np.zeros((120, 1), int)])
 def test_labels_of_other_estimators(labels):
-    """A report takes the labels of any estimator."""
+    """A report accepts the labels of any estimator."""
 
     class Other:
         labels_ = labels
@@ -106,7 +106,7 @@ def test_labels_of_other_estimators(labels):
 
 
 def test_rows_that_change_during_a_fit():
-    """By another thread, say: here by a callback."""
+    """The rows are changed by a callback, as another thread could do."""
     rows = X.astype(np.float64)
 
     def spoil(record):
@@ -118,7 +118,7 @@ def test_rows_that_change_during_a_fit():
     assert not hasattr(model, "cluster_centers_")
 
 
-def test_masked_centres():
+def test_masked_centroids():
     model = shoal.KMeans(3, random_state=0).fit(X)
     model.cluster_centers_ = np.ma.masked_array(model.cluster_centers_, model.cluster_centers_ > 0)
     with pytest.raises(ValueError, match="cluster_centers_ has a mask"):

@@ -1,4 +1,4 @@
-"""Codes: the bits that the sums say, packed, whatever the rows come in."""
+"""`Codes` and `LinearCode`: packing, and bits that equal the signs of float64 sums for every layout."""
 
 import pickle
 
@@ -23,7 +23,7 @@ def bits(n=50, r=70, seed=0):
 
 class TestPacking:
     @given(st.integers(1, 40), st.integers(1, 200), st.integers(0, 2**32 - 1))
-    def test_there_and_back(self, n, r, seed):
+    def test_round_trip(self, n, r, seed):
         B = bits(n, r, seed)
         codes = Codes.pack(B)
         np.testing.assert_array_equal(np.asarray(codes), B)
@@ -33,12 +33,12 @@ class TestPacking:
     def test_numbers_above_zero_are_ones(self):
         np.testing.assert_array_equal(np.asarray(Codes.pack([[-1, 1, 0, 0.5]])), [[False, True, False, True]])
 
-    def test_rows_are_taken_as_from_an_array(self):
+    def test_indexing_selects_rows(self):
         B = bits()
         for rows in (slice(3, 9), [4, 4, 0], B[:, 0]):
             np.testing.assert_array_equal(np.asarray(Codes.pack(B)[rows]), B[rows])
 
-    def test_words_are_kept_as_they_are(self, tmp_path):
+    def test_words_are_not_copied(self, tmp_path):
         path = tmp_path / "words"
         Codes.pack(bits(100, 128)).words.tofile(path)
         words = np.memmap(path, np.uint64, "r", shape=(100, 2))
@@ -50,30 +50,30 @@ class TestPacking:
     @pytest.mark.parametrize(
         ("words", "n_bits", "message"),
         [
-            (np.zeros((3, 2), np.int64), None, "words must be a uint64 array.*int64"),
+            (np.zeros((3, 2), np.int64), None, "words must be a 2-D uint64 array.*int64"),
             (np.zeros(3, np.uint64), None, r"words must be .* shape \(3,\)"),
             (np.zeros((0, 2), np.uint64), None, r"words must be .* shape \(0, 2\)"),
-            (np.zeros((3, 2), np.uint64), 64, "n_bits=64 fill 1 words, but words has 2 columns"),
+            (np.zeros((3, 2), np.uint64), 64, "n_bits=64 fill 1 words per row, but words has 2 columns"),
             (np.zeros((3, 2), np.uint64), 0, "n_bits"),
             (np.zeros((3, 2), np.uint64), 65.0, "n_bits"),
             (np.array([[0], [1], [16]], np.uint64), 4, r"words\[2\] has bits set beyond n_bits=4"),
         ],
     )
-    def test_what_is_no_code_is_refused(self, words, n_bits, message):
+    def test_invalid_words(self, words, n_bits, message):
         with pytest.raises(ValueError, match=message):
             Codes(words, n_bits)
 
     @pytest.mark.parametrize("rows", [np.zeros(3), np.zeros((2, 0)), [["a"]]])
-    def test_what_is_no_table_of_bits_is_refused(self, rows):
+    def test_invalid_rows(self, rows):
         with pytest.raises(ValueError, match="rows must be a 2-D array of bool"):
             Codes.pack(rows)
 
-    def test_other_estimators_take_them_for_an_array(self):
+    def test_other_estimators_accept_codes(self):
         B = bits(60, 70)
         one, other = (KMeans(3, random_state=0).fit(X) for X in (Codes.pack(B), B))
         np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
 
-    def test_an_array_is_a_copy(self):
+    def test_conversion_to_an_array_needs_a_copy(self):
         with pytest.raises(ValueError, match="without a copy"):
             np.asarray(Codes.pack(bits()), copy=False)
 
@@ -88,13 +88,13 @@ class TestEncoding:
         codes = code.encode(X)
         assert (codes.shape, code.n_bits, code.W.dtype) == ((300, r), r, np.float32)
         S = (X - code.mean) @ code.W.astype(float)
-        sure = np.abs(S) > 1e-9
-        np.testing.assert_array_equal(np.asarray(codes)[sure], (S > 0)[sure])
+        is_clear = np.abs(S) > 1e-9
+        np.testing.assert_array_equal(np.asarray(codes)[is_clear], (S > 0)[is_clear])
         np.testing.assert_array_equal(code.decode(codes), np.where(np.asarray(codes), 1, -1))
 
     @pytest.mark.parametrize("offset", [0.0, 1e4])
-    def test_sums_in_order_decide_where_scores_are_in_doubt(self, offset):
-        """Rows on the hyperplanes, but for their last digits."""
+    def test_float64_sums_decide_unclear_bits(self, offset):
+        """Rows on the hyperplanes, up to rounding."""
         rng = np.random.default_rng(0)
         X = (rng.normal(size=(400, 30)) + offset).astype(np.float32)
         W = rng.normal(size=(30, 70)).astype(np.float32)
@@ -104,7 +104,7 @@ class TestEncoding:
         np.testing.assert_array_equal(np.asarray(code.encode(X)), naive.signs(X, code.mean, W))
 
     @MAKERS
-    def test_dense_or_sparse_alone_or_among_others_on_threads_or_not(self, make):
+    def test_codes_do_not_depend_on_layout_other_rows_or_threads(self, make):
         X = np.random.default_rng(0).poisson(0.3, (20_000, 40)).astype(np.float32)
         code = make(X, 70, random_state=0)
         words = code.encode(X, n_threads=1).words
@@ -114,32 +114,32 @@ class TestEncoding:
             np.testing.assert_array_equal(code.encode(X[i : i + 1]).words, words[i : i + 1])
 
     @MAKERS
-    def test_layouts_make_the_same_code(self, make):
+    def test_dense_and_sparse_rows_make_the_same_code(self, make):
         X = np.random.default_rng(0).poisson(0.3, (500, 40)).astype(np.float32)
-        dense, thin = (make(layout(X), 16, random_state=0) for layout in (np.asarray, sparse.csr_array))
-        np.testing.assert_allclose(dense.mean, thin.mean, rtol=1e-12)
-        np.testing.assert_allclose(dense.W, thin.W, atol=1e-4)
+        dense, sparse_ = (make(layout(X), 16, random_state=0) for layout in (np.asarray, sparse.csr_array))
+        np.testing.assert_allclose(dense.mean, sparse_.mean, rtol=1e-12)
+        np.testing.assert_allclose(dense.W, sparse_.W, atol=1e-4)
 
     @MAKERS
     @pytest.mark.parametrize("scale", [1e-200, 1e-40, 1e30, 1e200])
-    def test_scale_changes_no_bit(self, make, scale):
+    def test_bits_do_not_depend_on_scale(self, make, scale):
         X = cloud(200, 9)
         dtype = np.float64 if not 1e-45 < scale < 1e38 else np.float32
         X = X.astype(dtype).astype(float)
         power = 2.0 ** np.round(np.log2(scale))
-        there = make((X * power).astype(dtype), 20, random_state=0).encode((X * power).astype(dtype))
+        scaled = make((X * power).astype(dtype), 20, random_state=0).encode((X * power).astype(dtype))
         if dtype == np.float32 and scale < 1e-30:
-            X = (X * power).astype(dtype).astype(float) / power  # what is left of it
-        here = make(X, 20, random_state=0).encode(X)
-        np.testing.assert_array_equal(there.words, here.words)
+            X = (X * power).astype(dtype).astype(float) / power  # round like the scaled rows
+        unscaled = make(X, 20, random_state=0).encode(X)
+        np.testing.assert_array_equal(scaled.words, unscaled.words)
 
     @MAKERS
     def test_near_rows_have_near_codes(self, make):
         X, y = blobs(300, 10, 3)
         B = make(X, 64, random_state=0).decode(make(X, 64, random_state=0).encode(X)).astype(int)
-        far = (64 - B @ B.T) / 2
+        distances = (64 - B @ B.T) / 2
         same = y[:, None] == y[None]
-        assert far[same].mean() < 0.5 * far[~same].mean()
+        assert distances[same].mean() < 0.5 * distances[~same].mean()
 
     @MAKERS
     def test_seeds(self, make):
@@ -157,25 +157,25 @@ class TestEncoding:
                 assert (codes.words == codes.words[0]).all()
 
     @MAKERS
-    def test_weights_do_what_repetition_would(self, make):
-        from shoal.binary.codes import random_code, rotated_code
+    def test_weights_equal_repetition(self, make):
+        from shoal.binary.hashing import random_code, rotated_code
         from shoal.data.rows import Rows
         from shoal.data.sources import find_source
         from shoal.fit.random_streams import generator
 
-        inner = random_code if make is binary.lsh else rotated_code
+        make_code = random_code if make is binary.lsh else rotated_code
         X, w = cloud(60, 4), np.random.default_rng(0).integers(0, 4, 60)
-        light = inner(Rows.of(find_source(X), w.astype(float)), 6, generator(0))
-        heavy = inner(Rows.of(find_source(np.repeat(X, w, axis=0))), 6, generator(0))
-        np.testing.assert_allclose(light.mean, heavy.mean, atol=1e-12)
-        np.testing.assert_allclose(light.W, heavy.W, atol=1e-5)
+        weighted = make_code(Rows.of(find_source(X), w.astype(float)), 6, generator(0))
+        repeated = make_code(Rows.of(find_source(np.repeat(X, w, axis=0))), 6, generator(0))
+        np.testing.assert_allclose(weighted.mean, repeated.mean, atol=1e-12)
+        np.testing.assert_allclose(weighted.W, repeated.W, atol=1e-5)
 
     @MAKERS
-    def test_a_pickle_encodes_the_same(self, make):
+    def test_pickle(self, make):
         X = cloud(50, 4)
         code = make(X, 9, random_state=0)
-        back, codes = pickle.loads(pickle.dumps((code, code.encode(X))))
-        np.testing.assert_array_equal(back.encode(X).words, codes.words)
+        loaded, codes = pickle.loads(pickle.dumps((code, code.encode(X))))
+        np.testing.assert_array_equal(loaded.encode(X).words, codes.words)
 
     @MAKERS
     def test_many_rows_are_sampled(self, make):
@@ -186,15 +186,15 @@ class TestEncoding:
 
 
 class TestItq:
-    def test_rotates_towards_the_corners(self):
-        """Less is lost by signs than by those of the principal directions, as the paper's figure 1 has it."""
+    def test_quantization_error_is_below_that_of_principal_directions(self):
+        """As in Figure 1 of the paper."""
         rng = np.random.default_rng(0)
         X = rng.choice([-1.0, 1.0], (2000, 8)) @ np.linalg.qr(rng.normal(size=(8, 8)))[0] + rng.normal(0, 0.1, (2000, 8))
         code = binary.itq(X, 8, random_state=0)
         V = (X - code.mean) @ code.W
         plain = (X - code.mean) @ np.linalg.svd(X - code.mean, full_matrices=False)[2].T
-        lost, lost_plain = (((np.sign(S) - S) ** 2).sum() for S in (V, plain))
-        assert lost < 0.5 * lost_plain
+        error, plain_error = (((np.sign(S) - S) ** 2).sum() for S in (V, plain))
+        assert error < 0.5 * plain_error
 
     @pytest.mark.parametrize(("d", "r"), [(5, 5), (12, 5), (5, 12)])
     def test_directions_are_orthonormal(self, d, r):
@@ -206,15 +206,15 @@ class TestItq:
 class TestBadInput:
     @MAKERS
     @pytest.mark.parametrize("r", [0, -3, 2.5, "8", True, None])
-    def test_bits(self, make, r):
+    def test_n_bits(self, make, r):
         with pytest.raises(ValueError, match="n_bits"):
             make(cloud(20, 3), r)
 
     @MAKERS
     @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
     @pytest.mark.parametrize("value", [np.nan, np.inf])
-    def test_rows_that_are_not_finite(self, make, layout, value):
-        """A code is made from a sample; what is not in it is found when it is encoded."""
+    def test_nan_and_infinity(self, make, layout, value):
+        """A code is made from a sample; the other rows are checked when they are encoded."""
         X = cloud(25_000, 3)
         X[20_007, 1] = value
         with pytest.raises(ValueError, match=r"X contains (NaN|infinity) at row 20007, column 1"):
@@ -224,32 +224,32 @@ class TestBadInput:
             make(layout(X), 8, random_state=0)
 
     @MAKERS
-    def test_other_columns(self, make):
+    def test_wrong_number_of_columns(self, make):
         with pytest.raises(ValueError, match="X has 4 features, but the code was made for 3"):
             make(cloud(20, 3), 8).encode(cloud(20, 4))
 
-    def test_parts_are_rows(self):
+    def test_only_rows_can_be_indexed(self):
         codes = Codes.pack(bits(9, 64))
         assert len(codes[3]) == 1
         assert codes[[1, 2], ...].shape == (2, 64)
-        with pytest.raises(IndexError, match="taken by rows"):
+        with pytest.raises(IndexError, match="indexed by rows"):
             codes[:, :5]
 
-    def test_what_is_no_number_is_no_bit(self):
+    def test_nan_cannot_be_packed(self):
         with pytest.raises(ValueError, match="rows contains NaN at row 0, column 1"):
             Codes.pack([[1.0, np.nan]])
 
     @pytest.mark.parametrize("n_threads", [0, -1, "2"])
-    def test_threads(self, n_threads):
+    def test_n_threads(self, n_threads):
         with pytest.raises(ValueError, match="'n_threads' parameter of encode"):
             binary.lsh(cloud(20, 3), 8).encode(cloud(20, 3), n_threads=n_threads)
 
     @MAKERS
-    def test_names(self, make):
+    def test_messages_name_the_function(self, make):
         with pytest.raises(ValueError, match=f"'n_bits' parameter of {make.__name__}"):
             make(cloud(20, 3), 0)
 
-    def test_decoding_what_is_no_code(self):
+    def test_decoding_other_codes(self):
         code = binary.lsh(cloud(20, 3), 8)
         for other in (np.zeros((2, 1), np.uint64), Codes.pack(bits(4, 9))):
             with pytest.raises(ValueError, match="Codes of 8 bits"):

@@ -1,4 +1,4 @@
-"""Which columns a frame rounds, against exact arithmetic; and what is done about it."""
+"""Columns that a frame rounds, compared with exact arithmetic, and the frames that are chosen instead."""
 
 from fractions import Fraction
 
@@ -17,7 +17,7 @@ SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def rounds(x, shift, dtype):
-    """Is x - shift none of the dtype's numbers?"""
+    """Return whether the dtype does not represent x - shift exactly."""
     exact = Fraction(float(x)) - Fraction(float(shift))
     return Fraction(float(dtype.type(float(exact)))) != exact
 
@@ -41,13 +41,13 @@ def test_a_shifted_column_must_be_stored():
     np.testing.assert_array_equal(find_rounding(rows, Frame(np.array([8.0, 8, 0]))).double, [False, True, False])
 
 
-def test_numbers_that_vanish_when_scaled():
+def test_numbers_that_underflow_when_scaled():
     rows = np.array([[1e30, 1e-20]], np.float32)
     np.testing.assert_array_equal(find_rounding(rows, Frame(exponent=-100)).single, [False, True])
     assert not find_rounding(rows, Frame(exponent=-100)).double.any()
 
 
-def test_frames_to_fall_back_on():
+def test_fallback_frames():
     rows = Rows.of(find_source(np.ones((3, 2), np.float32)), frame=Frame(np.array([1.0, 0]), 3))
     ways = fallbacks(rows)
     assert [(way.frame.shift is None, way.frame.exponent, way.dtype) for way in ways] == [
@@ -67,7 +67,7 @@ def test_frames_to_fall_back_on():
     [
         (np.full(200, 1000.5), True, SINGLE),  # exact
         (np.r_[np.full(180, 1000.0), 0.1 * np.arange(20)], False, SINGLE),  # not exact, but near enough to the origin
-        (np.r_[np.full(9980, 1e3), 0.1 * np.arange(20)], True, DOUBLE),  # exact in float64 alone
+        (np.r_[np.full(9980, 1e3), 0.1 * np.arange(20)], True, DOUBLE),  # exact in float64 only
         (np.r_[np.full(9980, 1e3), 1e-9 * np.arange(20)], False, DOUBLE),  # exact in neither
     ],
 )

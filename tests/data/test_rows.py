@@ -1,4 +1,4 @@
-"""Blocks in row order, whoever works on them; threads that end, whatever happens."""
+"""Shares arrive in row order for any executor; threads always end."""
 
 import os
 import threading
@@ -37,14 +37,14 @@ def workers():
 
 
 def blas_threads():
-    """Of those that rows are multiplied by."""
+    """Return the number of threads that BLAS uses."""
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas" and "faiss" not in pool["filepath"]]
     return {pool["num_threads"] for pool in pools}
 
 
 class TestShares:
     @pytest.mark.parametrize("n_threads", [1, 2, 7])
-    def test_come_in_row_order(self, small_blocks, n_threads):
+    def test_row_order(self, small_blocks, n_threads):
         def slow_at_first(start, raw):
             time.sleep(0.02 if start == 0 else 0)
             return start, len(raw), raw[0, 0]
@@ -54,13 +54,13 @@ class TestShares:
         assert found == [(start, 100, 3 * start) for start in range(0, 10_000, 100)]
 
     @pytest.mark.parametrize("n", [1, 99, 100, 101, 250])
-    def test_cover_every_row_once(self, small_blocks, n):
+    def test_every_row_is_covered_once(self, small_blocks, n):
         with open_rows(X[:n], n_threads=2) as rows:
             found = np.concatenate(list(rows.map_blocks(lambda block: block.X[:, 0].copy())))
         np.testing.assert_array_equal(found, X[:n, 0])
 
     @pytest.mark.parametrize("n_threads", [1, 3])
-    def test_write_to_their_slices(self, small_blocks, n_threads):
+    def test_blocks_write_to_their_slices(self, small_blocks, n_threads):
         out = np.zeros(10_000)
 
         def write(block, out, factor):
@@ -71,8 +71,8 @@ class TestShares:
                 pass
         np.testing.assert_array_equal(out, 2 * X[:, 0])
 
-    def test_are_made_by_several_threads(self, small_blocks):
-        meeting = threading.Barrier(3, timeout=20)  # opens only when three are at work at once
+    def test_several_threads_run(self, small_blocks):
+        meeting = threading.Barrier(3, timeout=20)  # passes only if three threads run at the same time
 
         def meet(start, raw):
             return meeting.wait() >= 0 if start < 300 else True
@@ -80,7 +80,7 @@ class TestShares:
         with open_rows(n_threads=3) as rows:
             assert all(rows.map_raw_blocks(meet))
 
-    def test_are_not_made_long_before_they_are_wanted(self, small_blocks):
+    def test_few_shares_are_computed_ahead(self, small_blocks):
         made = []
         with open_rows(n_threads=2) as rows:
             shares = rows.map_raw_blocks(lambda start, raw: made.append(start))
@@ -103,19 +103,19 @@ class TestThreads:
             seen.extend(rows.map_raw_blocks(fail))
         assert not workers()
 
-    def test_end_with_the_context(self, small_blocks):
+    def test_threads_end_with_the_context(self, small_blocks):
         with open_rows(n_threads=4) as rows:
             list(rows.map_raw_blocks(lambda start, raw: start))
             assert workers()
         assert not workers()
 
-    def test_end_when_shares_are_left_lying(self, small_blocks):
+    def test_threads_end_if_shares_are_not_consumed(self, small_blocks):
         with open_rows(n_threads=4) as rows:
             next(rows.map_raw_blocks(lambda start, raw: start))
         assert not workers()
 
     @pytest.mark.parametrize("where", ["callback", "init"])
-    def test_end_when_a_fit_fails(self, small_blocks, where):
+    def test_threads_end_if_a_fit_fails(self, small_blocks, where):
         def fail(*args, **kwargs):
             raise RuntimeError("mine")
 
@@ -123,18 +123,18 @@ class TestThreads:
             KMeans(3, n_threads=4, **{where: fail}).fit(X)
         assert not workers()
 
-    def test_n_threads_defaults_to_the_cores_at_hand(self):
+    def test_default_n_threads(self):
         with open_rows() as rows, open_rows(n_threads=3) as three:
             assert 1 <= rows.n_threads <= joblib.cpu_count()
             assert three.n_threads == 3
 
-    def test_are_no_more_than_openmp_would_start(self):
-        """That is how joblib keeps its workers from starting as many threads each as there are cores."""
+    def test_default_follows_openmp(self):
+        """Joblib limits the threads of its workers in this way."""
         with threadpool_limits(1, user_api="openmp"), open_rows() as rows, open_rows(n_threads=3) as three:
             assert rows.n_threads == 1
             assert three.n_threads == 3
 
-    def test_there_are_none_outside_the_context(self, small_blocks):
+    def test_no_threads_outside_the_context(self, small_blocks):
         rows = Rows.of(find_source(X))
         with pytest.raises(RuntimeError, match="with_executor"):
             next(rows.map_raw_blocks(lambda start, raw: start))
@@ -145,7 +145,7 @@ class TestThreads:
             assert len(list(rows.map_raw_blocks(lambda start, raw: start))) == 100
         assert not workers()
 
-    def test_models_may_predict_side_by_side(self, small_blocks):
+    def test_concurrent_predictions(self, small_blocks):
         model = KMeans(5, random_state=0, n_threads=2).fit(X)
         found = {}
         threads = [threading.Thread(target=lambda j=j: found.update({j: model.predict(X)})) for j in range(6)]
@@ -159,7 +159,7 @@ class TestThreads:
 
 
 class TestBlas:
-    def test_has_one_thread_inside_and_its_own_after(self):
+    def test_one_thread_inside_the_context(self):
         before = blas_threads()
         with one_blas_thread():
             assert blas_threads() == {1}
@@ -168,14 +168,14 @@ class TestBlas:
             assert blas_threads() == {1}
         assert blas_threads() == before
 
-    def test_is_given_back_after_an_error(self):
+    def test_limit_is_removed_after_an_error(self):
         before = blas_threads()
         with pytest.raises(ZeroDivisionError), one_blas_thread():
             1 / 0  # noqa: B018
         assert blas_threads() == before
 
     @pytest.mark.parametrize("n_threads", [1, 3])
-    def test_is_given_back_while_a_traceback_holds_the_shares(self, small_blocks, n_threads):
+    def test_limit_is_removed_while_a_traceback_references_the_shares(self, small_blocks, n_threads):
         before = blas_threads()
         with pytest.raises(KeyboardInterrupt) as caught, open_rows(n_threads=n_threads) as rows:  # noqa: PT012
             shares = rows.map_raw_blocks(lambda start, raw: start)
@@ -183,21 +183,21 @@ class TestBlas:
                 assert blas_threads() == {1}
                 raise KeyboardInterrupt
         assert caught.traceback
-        assert shares.gi_frame is not None  # it has not ended
+        assert shares.gi_frame is not None  # the generator has not ended
         assert blas_threads() == before
         assert not workers()
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-    def test_is_free_in_a_forked_child(self):
+    def test_no_limit_in_a_forked_child(self):
         before = blas_threads()
         with warnings.catch_warnings(), one_blas_thread(), threads_module._blas_lock:
-            warnings.simplefilter("ignore")  # newer Pythons warn of forks where there are threads
+            warnings.simplefilter("ignore")  # newer Python versions warn of forks in a multithreaded process
             child = os.fork()
             if child == 0:
                 found = []
                 try:
                     found = [threads_module._blas_lock.locked(), blas_threads()]
-                    if not found[0]:  # else this would wait for ever
+                    if not found[0]:  # otherwise this would block
                         with one_blas_thread():
                             found.append(blas_threads())
                         found.append(blas_threads())
@@ -208,16 +208,16 @@ class TestBlas:
 
 class TestBlockSize:
     @pytest.mark.parametrize("d", [1, 128, 1024])
-    def test_narrow_rows_come_by_the_thousands(self, d):
+    def test_blocks_of_narrow_rows(self, d):
         assert rows_in_a_block(d, is_sparse=False) >= 4096
 
     @pytest.mark.parametrize("d", [2048, 30_000, 100_000])
-    def test_wide_rows_do_not_fill_the_memory(self, d):
+    def test_blocks_of_wide_rows(self, d):
         assert rows_in_a_block(d, is_sparse=False) >= 64
         assert 4 * d * rows_in_a_block(d, is_sparse=False) <= 1 << 25
-        assert rows_in_a_block(d, is_sparse=True) == 4096  # of which only a few numbers are stored
+        assert rows_in_a_block(d, is_sparse=True) == 4096  # few numbers are stored per sparse row
 
-    def test_of_wide_rows_tells_only_in_the_order_of_sums(self, monkeypatch):
+    def test_block_size_of_wide_rows_affects_rounding_only(self, monkeypatch):
         wide = np.random.default_rng(0).normal(size=(300, 70_000)).astype(np.float32)
         small = KMeans(4, init=wide[:4], max_iter=3, algorithm="lloyd").fit(wide)
         monkeypatch.setattr(rows_module, "MAX_DENSE_BLOCK_NUMBERS", 1 << 40)
@@ -229,7 +229,7 @@ class TestBlockSize:
 class TestFrame:
     @pytest.mark.parametrize("exponent", [-1000, -3, 0, 5, 1000])
     @pytest.mark.parametrize("shift", [None, np.array([1.0, -2.0, 4.0])])
-    def test_there_and_back(self, exponent, shift):
+    def test_round_trip(self, exponent, shift):
         rows = np.ldexp(np.random.default_rng(0).integers(-8, 8, (20, 3)).astype(float), -exponent)
         frame = Frame(shift, exponent)
         inside = frame.into(rows, np.dtype(float))
@@ -241,21 +241,21 @@ class TestFrame:
         assert working_dtype(np.dtype(dtype)) == np.float32
 
     @pytest.mark.parametrize("dtype", [np.float64, np.int32, np.int64, np.uint32, np.longdouble])
-    def test_the_others_in_float64(self, dtype):
+    def test_other_dtypes_work_in_float64(self, dtype):
         assert working_dtype(np.dtype(dtype)) == np.float64
 
 
 class TestTake:
     @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-    def test_gives_rows_in_the_frame(self, layout):
+    def test_rows_are_in_the_frame(self, layout):
         with open_rows(layout(X), frame=Frame(exponent=3)) as rows:
             np.testing.assert_array_equal(rows.take(np.array([7, 0, 7])), 8 * X[[7, 0, 7]])
 
 
-class TestPick:
+class TestSubset:
     @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
     @pytest.mark.parametrize(("work", "blocks"), [(1 << 23, 1), (1, 5)])
-    def test_rows_are_those_named_with_their_weights(self, layout, work, blocks, monkeypatch):
+    def test_rows_and_weights(self, layout, work, blocks, monkeypatch):
         monkeypatch.setattr("shoal.data.rows.WORK", work)
         ids, weights = np.array([7, 3, 3, 9999, 0]), np.arange(10_000.0)
         with open_rows(layout(X), weights=weights, n_threads=2) as rows:
@@ -266,7 +266,7 @@ class TestPick:
                 assert len(shares) == blocks
                 assert sum(w for _, w in shares) == weights[ids].sum()
 
-    def test_are_worked_on_by_the_threads_of_all_rows(self, monkeypatch):
+    def test_subsets_use_the_same_threads(self, monkeypatch):
         monkeypatch.setattr("shoal.data.rows.WORK", 1)
         with open_rows(n_threads=2) as rows:
             for _ in range(20):

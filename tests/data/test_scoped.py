@@ -1,4 +1,4 @@
-"""`Scoped`: what is set for a `with` block is what it was before when the block ends, whoever else has entered it."""
+"""`Scoped`: a `with` block restores the earlier value at its end, even if it is nested or used by several threads."""
 
 import threading
 
@@ -12,7 +12,7 @@ from shoal.fit.checkpoint import CHECKPOINT_STORE
 SCOPES = pytest.mark.parametrize(
     ("make", "variable"),
     [
-        (lambda folder: shoal.Checkpoint(folder / "kept.npz"), CHECKPOINT_STORE),
+        (lambda folder: shoal.Checkpoint(folder / "checkpoint.npz"), CHECKPOINT_STORE),
         (lambda folder: shoal.Engine(None), ENGINE),
         (lambda folder: shoal.MemoryLimit("1GB"), MEMORY_LIMIT),
     ],
@@ -21,7 +21,7 @@ SCOPES = pytest.mark.parametrize(
 
 
 @SCOPES
-def test_within_itself(make, variable, tmp_path):
+def test_nested(make, variable, tmp_path):
     before, scope = variable.get(), make(tmp_path)
     with scope:
         inside = variable.get()
@@ -32,7 +32,7 @@ def test_within_itself(make, variable, tmp_path):
 
 
 @SCOPES
-def test_in_several_threads_at_once(make, variable, tmp_path):
+def test_several_threads(make, variable, tmp_path):
     before, scope, together, left = variable.get(), make(tmp_path), threading.Barrier(3, timeout=30), []
 
     def use():
@@ -48,7 +48,7 @@ def test_in_several_threads_at_once(make, variable, tmp_path):
     assert left == [before] * 3
 
 
-def test_left_in_another_order():
+def test_exit_in_another_order():
     engine, limit = shoal.Engine(None), shoal.MemoryLimit("1GB")
     before = ENGINE.get(), MEMORY_LIMIT.get()
     engine.__enter__()

@@ -1,4 +1,4 @@
-"""Sources hand out blocks of one dtype, without a copy where there can be none."""
+"""Sources return blocks of one dtype, without a copy where possible."""
 
 import mmap
 import pickle
@@ -34,7 +34,7 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_frames(name):
+def test_data_frames(name):
     source = find_source(FRAMES[name](pytest.importorskip("pandas")))
     assert source.dtype == np.float32
     for part, expected in ((source.read(5, 25), ROWS[5:25]), (source.take(PICKED), ROWS[PICKED])):
@@ -43,13 +43,13 @@ def test_frames(name):
 
 
 @pytest.mark.parametrize("name", ["an array", "columns"])
-def test_a_frame_that_is_one_array_is_not_copied(name):
+def test_a_data_frame_of_one_array_is_not_copied(name):
     frame = FRAMES[name](pytest.importorskip("pandas"))
     assert np.shares_memory(find_source(frame).read(5, 25), frame.to_numpy())
 
 
 @pytest.mark.parametrize("name", ["fragmented", "masked", "Arrow"])
-def test_columns_of_a_frame_are_looked_up_once(name, monkeypatch):
+def test_columns_of_a_data_frame_are_looked_up_once(name, monkeypatch):
     pandas = pytest.importorskip("pandas")
     source = find_source(FRAMES[name](pandas))
     monkeypatch.setattr(pandas.DataFrame, "iloc", None)
@@ -58,7 +58,7 @@ def test_columns_of_a_frame_are_looked_up_once(name, monkeypatch):
 
 @pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
 @pytest.mark.parametrize(("kind", "values"), [("boolean", [True, False, None]), ("Int64", [1, 2, None])])
-def test_blocks_of_a_table_with_gaps_are_all_floats(package, kind, values):
+def test_tables_with_missing_values_give_floats(package, kind, values):
     frames = pytest.importorskip(package)
     table = frames.table({"a": values}) if package == "pyarrow" else frames.DataFrame({"a": values})
     source = find_source(table.astype(kind) if package == "pandas" else table)
@@ -66,7 +66,7 @@ def test_blocks_of_a_table_with_gaps_are_all_floats(package, kind, values):
     np.testing.assert_array_equal(source.read(0, 3)[:, 0], [*map(float, values[:2]), np.nan])
 
 
-def test_long_doubles_come_as_float64():
+def test_long_doubles_become_float64():
     X = ROWS.astype(np.longdouble)
     X[5, 1] = np.longdouble(10) ** 400
     for source in (find_source(X), find_source(sparse.csr_array(X))):
@@ -76,7 +76,7 @@ def test_long_doubles_come_as_float64():
 
 
 class TestLargeMaps:
-    """Whose pages are given back."""
+    """Large memory maps, whose pages are released after reading."""
 
     @pytest.fixture
     def path(self, tmp_path, monkeypatch):
@@ -87,7 +87,7 @@ class TestLargeMaps:
 
     @pytest.mark.skipif(not hasattr(mmap.mmap, "madvise"), reason="this system takes no pages back")
     @pytest.mark.parametrize("mode", ["r", "r+"])
-    def test_rows_are_what_they_were(self, path, mode):
+    def test_rows_are_unchanged(self, path, mode):
         X, ids = np.load(path), np.random.default_rng(0).integers(5000, size=700)
         rows = np.load(path, mmap_mode=mode)
         if mode == "r+":
@@ -100,19 +100,19 @@ class TestLargeMaps:
                 np.testing.assert_array_equal(source.read(a, b), X[some][a:b])
             np.testing.assert_array_equal(source.take(ids % 3000), X[some][ids % 3000])
 
-    def test_what_only_the_process_has_written_stays(self, path):
+    def test_private_writes_are_not_lost(self, path):
         rows = np.load(path, mmap_mode="c")
         rows[:] = 7
         source = sources.find_source(rows)
         for _ in range(2):
             assert (source.read(0, 5000) == 7).all()
 
-    def test_the_copy_of_a_map_is_an_array(self, path):
+    def test_copies_are_arrays(self, path):
         for rows in (np.load(path, mmap_mode="r").copy(), np.load(path, mmap_mode="r").astype(np.float64)):
             source = sources.find_source(rows)
             assert not source.is_map
             np.testing.assert_array_equal(source.read(5, 9), rows[5:9])
 
-    def test_it_may_be_pickled(self, path):
+    def test_pickle(self, path):
         source = pickle.loads(pickle.dumps(sources.find_source(np.load(path, mmap_mode="r"))))
         np.testing.assert_array_equal(source.take(np.array([3, 1])), np.load(path)[[3, 1]])

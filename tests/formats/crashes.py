@@ -1,7 +1,7 @@
-"""Fits that are killed again and again, at random moments, and go on each time. Prints what came of each, a line of JSON.
+"""Kill fits at random moments and resume them. Prints a line of JSON per estimator.
 
-Run as `python -m tests.formats.crashes KILLS ESTIMATOR...`. Each life of a fit is a fork of this process, which has all code
-loaded, so that many lives cost little.
+Run as `python -m tests.formats.crashes KILLS ESTIMATOR...`. Each run of a fit is a fork of this process, which has loaded all
+code, so that runs start fast.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ MODELS = {
     "VarianceReducedKMeans": lambda: shoal.VarianceReducedKMeans(12, max_iter=12, tol=0, random_state=1),
     "SphericalMixture": lambda: shoal.SphericalMixture(12, n_init=2, init="random", max_iter=8, tol=0, random_state=1),
     "BinaryKMeans": lambda: shoal.BinaryKMeans(12, n_init=2, init="random", max_iter=10, random_state=1),
-    "CompressedKMeans": lambda: shoal.CompressedKMeans(12, n_bits=32, learn="paper", max_iter=6, random_state=1),
+    "CompressedKMeans": lambda: shoal.CompressedKMeans(12, n_bits=32, max_iter=6, random_state=1),
     "MiniBatchSpectral": lambda: shoal.MiniBatchSpectral(12, batch_size=100, max_iter=6, tol=0, n_init=2, random_state=1),
     "PowerSpectral": lambda: shoal.PowerSpectral(12, max_iter=4, tol=0, n_init=2, random_state=1),
     "NystromSpectral": lambda: shoal.NystromSpectral(12, n_samples=100, n_init=2, random_state=1),
@@ -39,31 +39,31 @@ MODELS = {
 }
 
 
-SPARED = ("seconds", "rows", "distances", "newest")
+UNCHECKED = ("seconds", "rows", "distances", "newest")
 
 
 def digest(model):
-    """Of all that a fit gives, but for times and work that was spared."""
-    told = hashlib.sha256(model.labels_.tobytes())
+    """Return a digest of all results of a fit except times and operation counts, which a resumed fit may save."""
+    hasher = hashlib.sha256(model.labels_.tobytes())
     for name in ("cluster_centers_", "embedding_", "eigenvalues_"):
-        told.update(np.ascontiguousarray(getattr(model, name, 0)).tobytes())
-    steps = [{name: value for name, value in record.items() if name not in SPARED} for record in model.history_]
-    told.update(repr((getattr(model, "inertia_", None), model.n_iter_, model.stop_reason_, steps)).encode())
-    return told.hexdigest()
+        hasher.update(np.ascontiguousarray(getattr(model, name, 0)).tobytes())
+    steps = [{name: value for name, value in record.items() if name not in UNCHECKED} for record in model.history_]
+    hasher.update(repr((getattr(model, "inertia_", None), model.n_iter_, model.stop_reason_, steps)).encode())
+    return hasher.hexdigest()
 
 
-def live(make, folder):
-    """One life: to the end, if nothing happens. The state is written after every step."""
-    with shoal.Checkpoint(folder / "checkpoint.npz", every=0) as kept:
-        kept.offer = lambda progress, offer=kept.offer: (setattr(kept, "_next", 0.0), offer(progress))
+def run_fit(make, folder):
+    """Run a fit, or resume it, and write a checkpoint after every step and the digest of the result."""
+    with shoal.Checkpoint(folder / "checkpoint.npz", every=0) as store:
+        store.offer = lambda progress, offer=store.offer: (setattr(store, "_next", 0.0), offer(progress))
         (folder / "result").write_text(digest(make().set_params(n_threads=1).fit(X)))
 
 
 def die_while_writing(calls):
-    """Kill this process at the n-th of the calls that a write is made of: at an array, a digest, a sync or the renaming."""
+    """Kill this process at the n-th call of a write: of an array, a digest, a sync or the renaming."""
     left = [calls]
 
-    def deadly(call):
+    def failing(call):
         def counted(*args, **options):
             left[0] -= 1
             if not left[0]:
@@ -72,12 +72,12 @@ def die_while_writing(calls):
 
         return counted
 
-    archive._write_array, archive._digest = deadly(archive._write_array), deadly(archive._digest)
-    os.fsync, os.replace = deadly(os.fsync), deadly(os.replace)
+    archive._write_array, archive._digest = failing(archive._write_array), failing(archive._digest)
+    os.fsync, os.replace = failing(os.fsync), failing(os.replace)
 
 
-def life(make, folder, after=None, calls=None):
-    """In a process of its own, which is killed after so many seconds, or inside a write. How long it took."""
+def run_once(make, folder, after=None, calls=None):
+    """Run a fit in a forked process, which is killed after some seconds or during a write; return its duration."""
     began = time.perf_counter()
     child = os.fork()
     if not child:
@@ -85,7 +85,7 @@ def life(make, folder, after=None, calls=None):
         try:
             if calls is not None:
                 die_while_writing(calls)
-            live(make, folder)
+            run_fit(make, folder)
             status = 0
         finally:
             os._exit(status)
@@ -94,36 +94,37 @@ def life(make, folder, after=None, calls=None):
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     if os.WIFEXITED(status) and os.WEXITSTATUS(status):
-        raise SystemExit("a life ended in an error")
+        raise SystemExit("a fit ended in an error")
     return time.perf_counter() - began
 
 
 def has_ended(result):
-    """A kill may come when the file is there and nothing in it yet."""
+    """Return whether the digest was written completely: a kill may leave an empty file."""
     return result.exists() and len(result.read_text()) == 64
 
 
 def main(folder, name, kills):
-    make, luck = MODELS[name], random.Random(name)
+    """Kill a fit `kills` times; print whether all completed fits gave the expected result."""
+    make, rng = MODELS[name], random.Random(name)
     expected = digest(make().set_params(n_threads=1).fit(X))
-    longest, result = 1.2 * life(make, folder), folder / "result"
+    longest, result = 1.2 * run_once(make, folder), folder / "result"
     lives = resumed = ends = same = 0
     while lives < kills or not has_ended(result):
-        if has_ended(result):  # it came to its end: once more from the start
+        if has_ended(result):  # the fit has ended: start another one
             ends, same = ends + 1, same + (result.read_text() == expected)
             result.unlink()
         resumed += (folder / "checkpoint.npz").exists()
         if lives >= kills:
-            life(make, folder)
+            run_once(make, folder)
         elif lives % 2:
-            life(make, folder, calls=luck.randrange(1, 60))
+            run_once(make, folder, calls=rng.randrange(1, 60))
         else:
-            life(make, folder, luck.uniform(0, longest))
+            run_once(make, folder, rng.uniform(0, longest))
         lives += 1
     ends, same = ends + 1, same + (result.read_text() == expected)
     left = sorted(path.name for path in folder.iterdir() if path != result)
-    told = {"estimator": name, "same": same == ends, "lives": lives, "resumed": resumed, "ends": ends, "left": left}
-    print(json.dumps(told), flush=True)
+    record = {"estimator": name, "same": same == ends, "lives": lives, "resumed": resumed, "ends": ends, "left": left}
+    print(json.dumps(record), flush=True)
 
 
 if __name__ == "__main__":

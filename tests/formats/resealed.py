@@ -1,7 +1,7 @@
-"""Changed models and checkpoints with valid hashes. Prints a line of JSON for each change that is neither refused nor harmless.
+"""Change models and checkpoints and recompute their hashes. Prints a line of JSON for each change that does harm.
 
 Run as `python -m tests.formats.resealed SHARE [ESTIMATOR...]`: SHARE of all changes are tried. The last line counts them.
-`NUMBA_BOUNDSCHECK=1` (with a `NUMBA_CACHE_DIR` of its own) turns a read or write beyond the end of an array into an error.
+`NUMBA_BOUNDSCHECK=1` (with a `NUMBA_CACHE_DIR` of its own) makes accesses beyond the end of an array errors.
 """
 
 import copy
@@ -50,7 +50,7 @@ def data_for(name):
 
 
 def arrays_like(a, others):
-    """Arrays that stand in for another one: of other shapes, types and values."""
+    """Return arrays of other shapes, types and values to replace an array with."""
     yield from (a[:1], a[:-1], a[:0], np.concatenate([a, a]), a.ravel(), a[None], np.zeros(()), np.zeros(0))
     if a.ndim == 2:
         yield from (a.T, a[:, :1], a[:, :0], np.hstack([a, a]))
@@ -64,7 +64,7 @@ def arrays_like(a, others):
 
 
 def nodes(value, path=()):
-    """The places of all values in a document."""
+    """Yield the paths of all values in a document."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         yield (*path, key)
@@ -72,7 +72,7 @@ def nodes(value, path=()):
 
 
 def changes(content, arrays):
-    """All changed documents, with words for what was changed."""
+    """Yield all changed documents with descriptions of the changes."""
     for name, array in arrays.items():
         others = [other for key, other in arrays.items() if key != name][:3]
         for i, new in enumerate(arrays_like(array, others)):
@@ -96,7 +96,7 @@ def changes(content, arrays):
 
 
 def use_fitted(model, rows, _=None):
-    """Call whatever takes rows; what is returned must be labels of the rows."""
+    """Call all methods that take rows; predictions must be valid labels."""
     labels = model.predict(rows)
     assert labels.shape == (len(rows),)
     assert labels.min() >= 0
@@ -109,7 +109,7 @@ def use_fitted(model, rows, _=None):
 
 
 def use_model(path, rows, kind):
-    """Load it, use it and save it again."""
+    """Load a model, use it and save it again."""
     model = shoal.load(path)
     if kind == "LinearCode":
         codes = model.encode(rows)
@@ -123,40 +123,40 @@ def use_checkpoint(path, rows, kind):
     with shoal.Checkpoint(path, every=1e9):
         model = MODELS[kind]().fit(rows)
     labels = model.predict(rows)
-    if kind != "precomputed":  # whose rows are not recognised among new ones
+    if kind != "precomputed":  # it has no mapping of new rows
         np.testing.assert_array_equal(model.labels_, labels)
     shoal.save(model, path)
 
 
-def made_model(path, kind):
+def make_model(path, kind):
     rows = data_for(kind)
     model = shoal.binary.itq(rows, 8, random_state=0) if kind == "LinearCode" else MODELS[kind]().fit(rows)
     shoal.save(model, path)
 
 
-def made_checkpoint(path, kind, after):
-    """The state of a fit after so many writes; False if it has fewer."""
-    left, kept = [after], shoal.Checkpoint(path, every=0)
-    offer = kept.offer
+def make_checkpoint(path, kind, after):
+    """Write the checkpoint of a fit after `after` writes; return False if there are fewer."""
+    left, store = [after], shoal.Checkpoint(path, every=0)
+    offer = store.offer
 
     def counted(progress):
-        kept._next = -1.0
+        store._next = -1.0
         offer(progress)
         left[0] -= 1
         if not left[0]:
             raise KeyboardInterrupt
 
-    kept.offer = counted
+    store.offer = counted
     try:
-        with kept:
+        with store:
             MODELS[kind]().fit(data_for(kind))
     except KeyboardInterrupt:
         return True
     return False
 
 
-def harmless(use, path, rows, kind):
-    """Refused in a sentence, or used without harm; else what went wrong."""
+def describe_harm(use, path, rows, kind):
+    """Return None if a file is rejected or used without harm, or else a description of the failure."""
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
             use(path, rows, kind)
@@ -168,7 +168,7 @@ def harmless(use, path, rows, kind):
 
 
 def try_all(path, kind, form, use, share):
-    """How many changes were tried, and how many were neither refused nor harmless."""
+    """Return the number of changes that were tried, and of those that did harm."""
     content, arrays = archive.read(path, form)
     tried = failed = 0
     for number, (what, new, parts) in enumerate(changes(content, arrays)):
@@ -176,7 +176,7 @@ def try_all(path, kind, form, use, share):
             continue
         archive.write(path, form, new, parts)
         print(f"trying {kind} {form} {what}", file=sys.stderr, flush=True)  # the last line before a crash
-        wrong = harmless(use, path, data_for(kind), kind)
+        wrong = describe_harm(use, path, data_for(kind), kind)
         tried += 1
         if wrong is not None:
             failed += 1
@@ -188,11 +188,11 @@ def main(folder, share, kinds):
     total = np.zeros(2, int)
     for kind in kinds:
         path = folder / "file.npz"
-        made_model(path, kind)
+        make_model(path, kind)
         total += try_all(path, kind, "model", use_model, share)
         path.unlink()
         for after in (2, 3, 4) if kind not in ("LinearCode", "Standardized") else ():
-            if made_checkpoint(path, kind, after):
+            if make_checkpoint(path, kind, after):
                 total += try_all(path, kind, "checkpoint", use_checkpoint, share)
             path.unlink(missing_ok=True)
     print(json.dumps({"tried": int(total[0]), "failed": int(total[1])}))

@@ -1,4 +1,4 @@
-"""Files that are not what they seem: one sentence that names the file, the place and the way out; nothing worse."""
+"""Damaged and malicious files: one error message that names the file, the place and the remedy."""
 
 import io
 import json
@@ -30,7 +30,7 @@ def header(shape="(300, 4)", descr="'<f4'", order="False", more=""):
 
 
 class Loaded(Exception):
-    """What a pickle does that is loaded."""
+    """Raised if a malicious pickle is loaded."""
 
 
 class Trap:
@@ -63,7 +63,7 @@ def csr(indices=(0, 1, 0), indptr=(0, 2, 3), shape=(2, 2), kind=b"csr", data=(1.
     return packed(**{name: saved(np.array(value)) for name, value in arrays.items()})
 
 
-BYTES = {  # name -> bytes, what the message must say
+BYTES = {  # name: (bytes, pattern of the message)
     "empty.npy": (b"", "is empty"),
     "magic.npy": (b"PK\x03\x04" + bytes(100), "header"),
     "cut.npy": (saved(X)[:-1], r"shape \(300, 4\).*truncated or changed"),
@@ -149,13 +149,13 @@ BYTES = {  # name -> bytes, what the message must say
 
 
 def every(path):
-    """All rows of a file."""
+    """Return all rows of a file."""
     rows = open_rows(path)
     return rows.take(np.arange(len(rows)))
 
 
 @pytest.mark.parametrize("name", BYTES)
-def test_bytes(tmp_path, name):
+def test_invalid_bytes(tmp_path, name):
     data, says = BYTES[name]
     for package in ("pyarrow", "h5py") if name in ("x.parquet", "x.arrow", "x.h5") else ():
         pytest.importorskip(package)
@@ -184,7 +184,7 @@ class TestTables:
         self.says(tmp_path, self.pa.table({"e": [None, [1.0]]}), "row 0 of column 'e' is missing")
         self.says(tmp_path, self.pa.table({"e": [[1.0, 2.0], [3.0, None]]}), "number 1 of row 1 of column 'e' is missing")
 
-    def test_what_is_no_number(self, tmp_path):
+    def test_columns_that_are_not_numbers(self, tmp_path):
         self.says(tmp_path, self.pa.table({"a": [1], "b": ["x"]}), "column 'b' holds values of type string.*id_column=")
         self.says(tmp_path, self.pa.table({"e": [["x"]]}), "column 'e' holds values of type list")
         self.says(tmp_path, self.pa.table({"e": [[[1.0]]]}), "column 'e' holds values of type list")
@@ -197,18 +197,18 @@ class TestTables:
         self.says(tmp_path, both, "column 'e' holds lists: set columns= to it alone")
 
     @pytest.mark.parametrize("fixed", [False, True])
-    def test_lists_of_nothing(self, tmp_path, fixed):
+    def test_empty_lists(self, tmp_path, fixed):
         kind = self.pa.list_(self.pa.float32(), 0) if fixed else self.pa.list_(self.pa.float32())
         self.says(tmp_path, self.pa.table({"e": self.pa.array([[], []], kind)}), "no columns")
 
-    def test_columns_that_are_not_there(self, tmp_path):
+    def test_missing_columns(self, tmp_path):
         table = self.pa.table({"a": [1.0], "b": [2.0]})
         self.says(tmp_path, table, "no column named 'c': it has a, b", columns=["c"])
         self.says(tmp_path, table, "no column 2: use a number from 0 to 1", columns=[2])
         self.says(tmp_path, table, "no column named 'c'", id_column="c")
         self.says(tmp_path, table, "is empty: list at least one column", columns=[])
 
-    def test_folders_of_several_schemas(self, tmp_path):
+    def test_folders_with_different_schemas(self, tmp_path):
         for i, column in enumerate(["a", "b"]):
             writers.to_parquet(tmp_path / f"{i}.parquet", self.pa.table({column: [1.0]}))
         with pytest.raises(
@@ -216,7 +216,7 @@ class TestTables:
         ):
             open_rows(tmp_path)
 
-    def test_a_table_that_claims_more_than_it_can_hold(self, tmp_path, monkeypatch):
+    def test_tables_with_too_many_claimed_rows(self, tmp_path, monkeypatch):
         monkeypatch.setattr(errors, "MAX_SMALL_ARRAY", 1 << 20)
         monkeypatch.setattr(errors, "MAX_EXPANSION", 20)
         writers.to_parquet(tmp_path / "x.parquet", self.pa.table({"a": np.ones(500_000)}), row_group_size=500_000)
@@ -238,7 +238,7 @@ def test_folders(tmp_path):
         open_rows(tmp_path)
 
 
-def test_packed_files_in_a_folder_are_told_of(tmp_path):
+def test_compressed_files_in_a_folder(tmp_path):
     np.save(tmp_path / "a.npy", X)
     for name in ("README.md", "_SUCCESS", ".a.npy.crc"):
         (tmp_path / name).write_text("1")
@@ -249,7 +249,7 @@ def test_packed_files_in_a_folder_are_told_of(tmp_path):
 
 
 def test_pipes_and_devices(tmp_path):
-    """Which could be read forever."""
+    """Reading them might never end."""
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "zeros.npy").symlink_to("/dev/zero")
     for path in (tmp_path / "pipe.csv", tmp_path / "zeros.npy"):
@@ -261,7 +261,7 @@ def test_pipes_and_devices(tmp_path):
 
 
 @pytest.mark.parametrize("limit", [None, 2])
-def test_text_of_several_lines_where_a_part_of_a_file_ends(tmp_path, monkeypatch, limit):
+def test_quoted_line_breaks_at_the_end_of_a_part(tmp_path, monkeypatch, limit):
     monkeypatch.setattr(text_lines, "PART_BYTES", 2 * text_lines.LINE_OVERHEAD)  # two lines
     (tmp_path / "x.csv").write_text('x,y,t\n1,2,a\n5,6,"foo\n3,4,bar"\n7,8,b\n')
     with pytest.raises(InvalidFileError, match="line 3 has a quote that is not closed"):
@@ -270,26 +270,26 @@ def test_text_of_several_lines_where_a_part_of_a_file_ends(tmp_path, monkeypatch
     assert open_rows(tmp_path / "x.csv", id_column="t").ids.tolist() == ["a", 'foo "a", b', 'it"s', "b"]
 
 
-def test_indptr_whose_differences_wrap():
+def test_indptr_whose_differences_overflow():
     matrix = sparse.csr_array(np.eye(4))
     matrix.indptr = np.array([0, 2**63 - 1, -(2**63), -1, 4])
     with pytest.raises(ValueError, match="broken csr matrix"):
         shoal.KMeans(2).fit(matrix)
 
 
-def test_no_such_file(tmp_path):
+def test_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such file"):
         open_rows(tmp_path / "x.npy")
 
 
 @pytest.mark.parametrize("limit", [0, -1, 2.5, True])
-def test_limits_that_are_none(tmp_path, limit):
+def test_invalid_limits(tmp_path, limit):
     with pytest.raises(ValueError, match="limit_rows"):
         open_rows(tmp_path / "x.npy", limit_rows=limit)
 
 
 @pytest.mark.parametrize("name", ["rows.npy", "rows.csv", "columns.parquet"])
-def test_nan_is_found_where_it_is(tmp_path, name):
+def test_position_of_nan(tmp_path, name):
     bad = X.copy()
     bad[299, 2] = np.nan
     KINDS[name](tmp_path / name, bad)
@@ -298,8 +298,8 @@ def test_nan_is_found_where_it_is(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ONE_FILE)
-def test_cut_anywhere(tmp_path, name):
-    """Whatever is left of it: a clear refusal, or, of text, the rows that are left."""
+def test_truncated_files(tmp_path, name):
+    """A truncated file is rejected; of text, the remaining rows may be read."""
     path = tmp_path / name
     KINDS[name](path, X if name != "rows.svmlight" else sparse.csr_array(X))
     data = path.read_bytes()
@@ -314,7 +314,7 @@ def test_cut_anywhere(tmp_path, name):
             assert block.shape[0] <= 300
 
 
-def test_a_file_that_shrinks_while_rows_are_taken(tmp_path):
+def test_file_truncated_before_take(tmp_path):
     np.save(tmp_path / "x.npy", X)
     rows = open_rows(tmp_path / "x.npy")
     with open(tmp_path / "x.npy", "r+b") as file:
@@ -327,7 +327,7 @@ def test_a_file_that_shrinks_while_rows_are_taken(tmp_path):
 @pytest.mark.parametrize(
     "name", ["rows.npy", "columns.npy", "rows.fvecs", "plain.npz", "plain.h5", "packed.npz", "lists.parquet"]
 )
-def test_a_file_that_shrinks_while_it_is_read(tmp_path, name):
+def test_file_truncated_during_reading(tmp_path, name):
     path = tmp_path / name
     KINDS[name](path, X)
     rows = open_rows(path)
@@ -338,7 +338,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", [name for name in ONE_FILE if not name.endswith(".h5")])
-def test_bytes_changed_at_random_never_crash(tmp_path, name):
+def test_random_changes_never_crash(tmp_path, name):
     path = tmp_path / name
     KINDS[name](path, X if name != "rows.svmlight" else sparse.csr_array(X))
     data, rng = path.read_bytes(), np.random.default_rng(0)
@@ -354,7 +354,7 @@ def test_bytes_changed_at_random_never_crash(tmp_path, name):
             assert name in str(error)  # noqa: PT017
 
 
-def test_zarr_codecs_that_unpickle_are_refused(tmp_path):
+def test_zarr_codecs_that_unpickle_are_rejected(tmp_path):
     zarr = pytest.importorskip("zarr")
     array = zarr.create_array(tmp_path / "x.zarr", shape=(2, 2), dtype="f4", chunks=(2, 2), zarr_format=2, compressors=None)
     array[:] = 1
@@ -366,8 +366,8 @@ def test_zarr_codecs_that_unpickle_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_zarr_that_has_lost_a_chunk(tmp_path, version):
-    """It would be read as zeros."""
+def test_zarr_with_a_missing_chunk(tmp_path, version):
+    """Zarr would read it as zeros."""
     zarr = pytest.importorskip("zarr")
     array = zarr.create_array(tmp_path / "x.zarr", shape=(6, 4), dtype="f4", chunks=(2, 4), zarr_format=version)
     array[:] = 1
@@ -377,7 +377,7 @@ def test_zarr_that_has_lost_a_chunk(tmp_path, version):
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])
-def test_zarr_that_is_none(tmp_path, kind):
+def test_folders_that_are_not_zarr(tmp_path, kind):
     pytest.importorskip("zarr")
     path = tmp_path / "x.zarr"
     path.mkdir() if kind == "folder" else path.write_bytes(packed(X=saved(X)))
@@ -385,7 +385,7 @@ def test_zarr_that_is_none(tmp_path, kind):
         open_rows(path)
 
 
-def test_zarr_with_a_pipe_or_a_link_in_it(tmp_path):
+def test_zarr_with_a_pipe_or_a_link(tmp_path):
     pytest.importorskip("zarr")
     writers.DENSE["rows.zarr"](tmp_path / "x.zarr", X)
     for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), lambda path: os.symlink(tmp_path, path)):
@@ -404,7 +404,7 @@ class TestHDF5:
         with pytest.raises(InvalidFileError, match=says):
             open_rows(self.path, **options)
 
-    def test_numbers_that_lie_elsewhere(self, tmp_path):
+    def test_external_storage(self, tmp_path):
         (tmp_path / "other").write_bytes(bytes(32))
         with self.h5py.File(self.path, "w") as file:
             file.create_dataset("X", (2, 4), "f4", external=[(str(tmp_path / "other"), 0, 32)])
@@ -420,19 +420,19 @@ class TestHDF5:
         self.says(r"arrays \(none\)", array="X")
 
     @pytest.mark.parametrize("chunks", [None, (1, 4)])
-    def test_what_was_never_written(self, chunks):
+    def test_unwritten_chunks(self, chunks):
         with self.h5py.File(self.path, "w") as file:
             file.create_dataset("X", (2, 4), "f4", chunks=chunks)
         self.says("(1|2) of the (1|2) chunks of '/X' are missing")
 
     @pytest.mark.parametrize("kind", ["short float", "shifted"])
-    def test_types_that_numpy_has_not(self, kind):
+    def test_types_unknown_to_numpy(self, kind):
         if kind == "shifted":
             stored = self.h5py.h5t.STD_I32LE.copy()
             stored.set_precision(16)
             stored.set_offset(8)
         else:
-            stored = self.h5py.h5t.IEEE_F16LE.copy()  # to become bfloat16
+            stored = self.h5py.h5t.IEEE_F16LE.copy()  # changed to bfloat16 below
             stored.set_fields(15, 7, 8, 0, 7)
             stored.set_ebias(127)
         expected = np.arange(8).reshape(2, 4)
@@ -442,7 +442,7 @@ class TestHDF5:
         np.testing.assert_array_equal(open_rows(self.path).read(0, 2), expected)
 
 
-def test_zarr_that_claims_more_than_it_holds(tmp_path):
+def test_zarr_with_too_large_a_claimed_shape(tmp_path):
     zarr = pytest.importorskip("zarr")
     zarr.create_array(tmp_path / "x.zarr", shape=(10**9, 10**3), dtype="f4", chunks=(1000, 10))
     with pytest.raises(InvalidFileError, match="declares 4,000,000,000,000 bytes of data"):

@@ -1,4 +1,4 @@
-"""A fit that was cut off goes on to the very bits of one that was not."""
+"""Interrupted fits are resumed to the same bits as uninterrupted ones."""
 
 import contextlib
 import gc
@@ -26,15 +26,15 @@ from tests.formats.writers import TIMES
 from tests.test_contract import ESTIMATORS
 
 CHANGED = X.copy()
-CHANGED[1] += 1  # no row that a look at some would find
+CHANGED[1] += 1  # a row that a sampled fingerprint does not include
 
 
 class Cut(Exception):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 def cut_after(steps):
-    """A callback that ends the fit with an error, when so many steps have been kept."""
+    """Return a callback that ends the fit with an error after so many steps."""
     seen = []
 
     def callback(record):
@@ -52,22 +52,22 @@ def cut(model, rows, path, steps, **options):
     return model.set_params(callback=None)
 
 
-def cut_when_kept(model, rows, path, times=None):
-    """A fit that ends with an error when its state has been written so many times: between the stages, too.
+def cut_at_write(model, rows, path, times=None):
+    """Run a fit that ends with an error once its state has been written so many times, also between stages.
 
-    The names of the stages that had been kept, each time.
+    Return the names of the sections at each write.
     """
-    kept = Checkpoint(path, every=0)
+    store = Checkpoint(path, every=0)
     written = []
 
-    def offer(progress, offer=kept.offer):
+    def offer(progress, offer=store.offer):
         offer(progress)
         written.append(list(progress.sections))
         if len(written) == times:
             raise Cut
 
-    kept.offer = offer
-    with contextlib.nullcontext() if times is None else pytest.raises(Cut), kept:
+    store.offer = offer
+    with contextlib.nullcontext() if times is None else pytest.raises(Cut), store:
         model.fit(rows)
     return written
 
@@ -77,17 +77,19 @@ def after_every_step(monkeypatch):
     monkeypatch.setattr(checkpoint, "SHARE", 1e9)
 
 
-def test_every_estimator_is_tried():
-    assert set(MODELS) >= {cls.__name__ for cls in ESTIMATORS} - {"Standardized"}  # which keeps what is fitted inside it
+def test_every_estimator_is_covered():
+    assert set(MODELS) >= {cls.__name__ for cls in ESTIMATORS} - {
+        "Standardized"
+    }  # it uses the checkpoint of its inner estimator
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("name", MODELS)
-def test_goes_on_to_the_same_bits(name, layout, tmp_path):
+def test_resumed_fits_give_the_same_bits(name, layout, tmp_path):
     rows, path = layout(X[:1500]), tmp_path / "checkpoint.npz"
     expected = MODELS[name]().fit(rows)
     if len(expected.history_) == 1:
-        pytest.skip("one step: see test_goes_on_from_any_stage")
+        pytest.skip("one step: see test_fits_resume_from_any_stage")
     for steps in (1, len(expected.history_) // 2, len(expected.history_) - 1):
         model = cut(MODELS[name](), rows, path, max(steps, 1))
         with Checkpoint(path):
@@ -96,7 +98,7 @@ def test_goes_on_to_the_same_bits(name, layout, tmp_path):
 
 
 STAGES = {
-    "CompressedKMeans": {"clusters of the sketch", "lessons of start 0", "the code", "starts"},
+    "CompressedKMeans": {"clusters of the sketch", "the hyperplanes", "the code", "starts"},
     "LandmarkSpectral": {"landmarks", "eigenvectors", "clusters"},
     "NystromSpectral": {"eigenvectors", "clusters"},
     **{f"{name}Spectral": {"degrees", "eigenvectors", "clusters"} for name in ("MiniBatch", "Power", "Exact")},
@@ -104,19 +106,19 @@ STAGES = {
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_goes_on_from_any_stage(name, tmp_path):
+def test_fits_resume_from_any_stage(name, tmp_path):
     make = lambda: MODELS[name]().set_params(**{"learn": True} if name == "CompressedKMeans" else {})  # noqa: E731
     rows, path = X[:1000], tmp_path / "checkpoint.npz"
-    expected, written = digest(make().fit(rows)), cut_when_kept(make(), rows, path)
+    expected, written = digest(make().fit(rows)), cut_at_write(make(), rows, path)
     assert {stage.removesuffix(", so far") for pages in written for stage in pages} >= STAGES[name]
     for times in {next(i for i, pages in enumerate(written, 1) if stage in pages) for stage in STAGES[name]}:
-        cut_when_kept(make(), rows, path, times)
+        cut_at_write(make(), rows, path, times)
         with Checkpoint(path):
             assert digest(make().fit(rows)) == expected
 
 
-def test_a_fit_by_a_callback_is_left_alone(tmp_path):
-    """Of an `init` that clusters, say."""
+def test_inner_fits_of_callbacks_are_not_saved(tmp_path):
+    """For example, of an `init` that clusters."""
     inner = lambda X, k, random_state: shoal.KMeans(k, random_state=0).fit(X).cluster_centers_  # noqa: E731
     make = lambda: shoal.KMeans(12, init=inner, n_init=2, tol=0, random_state=0)  # noqa: E731
     model, expected = cut(make(), X, tmp_path / "x", 2), digest(make().fit(X))
@@ -127,7 +129,7 @@ def test_a_fit_by_a_callback_is_left_alone(tmp_path):
 @pytest.mark.parametrize(
     "options", [{"algorithm": a} for a in ("lloyd", "elkan", "yinyang", "projected")] + [{"metric": "cosine"}]
 )
-def test_bounds_need_not_be_kept(options, tmp_path):
+def test_bounds_are_not_saved(options, tmp_path):
     make = lambda: shoal.KMeans(12, init=X[:12], tol=0, **options)  # noqa: E731
     model = cut(make(), X, tmp_path / "x", 5)
     with Checkpoint(tmp_path / "x"):
@@ -153,7 +155,7 @@ def test_from_a_file(tmp_path):
 
 
 def test_from_a_packed_file(tmp_path, monkeypatch):
-    """Which is known again by its bytes: rows here and there would have to be unpacked."""
+    """A compressed file is identified by its bytes, because reading sampled rows would decompress it."""
     monkeypatch.setattr("shoal.formats.streamed.Streamed._copied", lambda self: pytest.fail("it was unpacked"))
     for name, rows in (("x.npz", X), ("y.npz", X[::-1])):
         np.savez_compressed(tmp_path / name, rows)
@@ -161,9 +163,9 @@ def test_from_a_packed_file(tmp_path, monkeypatch):
 
     def begin(name):
         rows = shoal.open_rows(tmp_path / name)
-        with Checkpoint(tmp_path / "x", every=0) as kept, open_session(make(), rows, None, 0, kept):
-            kept.offer(FitProgress(0, {}))
-            kept._about = None  # so that the file stays
+        with Checkpoint(tmp_path / "x", every=0) as store, open_session(make(), rows, None, 0, store):
+            store.offer(FitProgress(0, {}))
+            store._about = None  # otherwise a completed fit removes the file
 
     begin("x.npz")
     begin("x.npz")
@@ -172,7 +174,7 @@ def test_from_a_packed_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])
-def test_goes_on_with_the_seed_that_was_drawn(random_state, tmp_path):
+def test_resumed_fits_use_the_saved_seed(random_state, tmp_path):
     settings = {"max_iter": 50, "tol": 0, "max_no_improvement": None, "random_state": random_state}
     model = cut(shoal.MiniBatchKMeans(5, **settings), X, tmp_path / "x", 20)
     copies = [tmp_path / "a", tmp_path / "b"]
@@ -184,7 +186,7 @@ def test_goes_on_with_the_seed_that_was_drawn(random_state, tmp_path):
     assert found[0] == found[1]
 
 
-KILLED = ("KMeans", "NestedKMeans", "OnlineKMeans", "CompressedKMeans", "MiniBatchSpectral")  # `bench faults` has all
+KILLED = ("KMeans", "NestedKMeans", "OnlineKMeans", "CompressedKMeans", "MiniBatchSpectral")  # `bench faults` covers all
 
 
 def test_killed_at_random_moments():
@@ -193,14 +195,14 @@ def test_killed_at_random_moments():
     command = [sys.executable, "-m", "tests.formats.crashes", str(4 * TIMES), *KILLED]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300 * TIMES)
     assert done.returncode == 0, done.stderr
-    lives = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [told["estimator"] for told in lives] == list(KILLED)
-    assert [told for told in lives if not told["same"]] == []
-    assert sum(told["resumed"] for told in lives) > 0
-    assert not [name for told in lives for name in told["left"]]
+    runs = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [result["estimator"] for result in runs] == list(KILLED)
+    assert [result for result in runs if not result["same"]] == []
+    assert sum(result["resumed"] for result in runs) > 0
+    assert not [name for result in runs for name in result["left"]]
 
 
-def test_what_others_are_writing_is_left_alone(tmp_path):
+def test_temporary_files_of_other_processes_are_not_removed(tmp_path):
     mine, theirs = tmp_path / f".x.{os.getpid()}.12ab.tmp", tmp_path / f".x.{2**22 + 1}.12ab.tmp"
     for path in (mine, theirs, tmp_path / ".y.1.12ab.tmp", tmp_path / ".x.tmp"):
         path.touch()
@@ -209,14 +211,14 @@ def test_what_others_are_writing_is_left_alone(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([mine.name, ".x.tmp", ".y.1.12ab.tmp"])
 
 
-def test_time_is_kept(tmp_path):
+def test_time_budget_includes_earlier_runs(tmp_path):
     model = cut(shoal.KMeans(12, init=X[:12], tol=0), X, tmp_path / "x", 5)
     with Checkpoint(tmp_path / "x"):
         seconds = [record["seconds"] for record in model.fit(X).history_]
     assert seconds == sorted(seconds)
 
 
-class TestRefused:
+class TestRejected:
     @pytest.fixture
     def path(self, tmp_path):
         cut(shoal.KMeans(4, init=X[:4]), X, tmp_path / "x", 2)
@@ -235,20 +237,20 @@ class TestRefused:
             (shoal.KMeans(4, init=X[:4]), CHANGED, "the variance of X"),
         ],
     )
-    def test_another_fit(self, path, model, rows, says):
+    def test_checkpoint_of_another_fit(self, path, model, rows, says):
         with pytest.raises(InvalidModelError, match=f"x: belongs to another fit, where .*({says})"), Checkpoint(path):
             model.fit(rows)
         assert path.exists()
 
-    def test_other_weights(self, path):
+    def test_checkpoint_with_other_weights(self, path):
         with pytest.raises(InvalidModelError, match="sample_weight"), Checkpoint(path):
             shoal.KMeans(4, init=X[:4]).fit(X, sample_weight=np.ones(len(X)))
 
-    def test_what_may_change(self, path):
+    def test_parameters_that_may_change(self, path):
         with Checkpoint(path):
             shoal.KMeans(4, init=X[:4], max_iter=7, n_threads=1, time_budget=100.0, callback=lambda _: None).fit(X)
 
-    def test_a_changed_file(self, path):
+    def test_changed_input_file(self, path):
         data = path.read_bytes()
         for at in np.random.default_rng(0).integers(0, len(data), 100 * TIMES).tolist():
             changed = bytearray(data)
@@ -257,7 +259,7 @@ class TestRefused:
             with pytest.raises(InvalidModelError), Checkpoint(path):
                 shoal.KMeans(4, init=X[:4]).fit(X)
 
-    def test_a_model(self, tmp_path):
+    def test_model_as_checkpoint(self, tmp_path):
         shoal.save(shoal.KMeans(4), tmp_path / "x")
         with (
             pytest.raises(InvalidModelError, match="'shoal model' file, not a 'shoal checkpoint' file"),
@@ -265,7 +267,7 @@ class TestRefused:
         ):
             shoal.KMeans(4).fit(X)
 
-    def test_two_fits(self, tmp_path):
+    def test_two_fits_with_one_checkpoint(self, tmp_path):
         model = shoal.KMeans(4, random_state=0)
         with Checkpoint(tmp_path / "x"):
             model.fit(X)
@@ -273,21 +275,21 @@ class TestRefused:
                 model.fit(X)
 
     @pytest.mark.parametrize("every", [-1, "1", None, True, float("nan")])
-    def test_every(self, every):
+    def test_invalid_every(self, every):
         with pytest.raises(ValueError, match="every="):
             Checkpoint("x", every=every)
 
 
-def test_asked_to_stop(tmp_path):
-    """The step is done, the state is written, the model is as it was before."""
-    kept = Checkpoint(tmp_path / "x", every=1000)
+def test_stop_request(tmp_path):
+    """The step is completed, the state is written, and the model is unchanged."""
+    store = Checkpoint(tmp_path / "x", every=1000)
 
     def callback(record):
         if record["step"] == 3:
-            kept.stop()
+            store.stop()
 
     model = shoal.KMeans(12, init=X[:12], tol=0, callback=callback)
-    with pytest.raises(checkpoint.FitInterrupted), kept:
+    with pytest.raises(checkpoint.FitInterrupted), store:
         model.fit(X)
     assert not hasattr(model, "labels_")
     with Checkpoint(tmp_path / "x"):
@@ -295,8 +297,8 @@ def test_asked_to_stop(tmp_path):
     assert digest(model) == digest(shoal.KMeans(12, init=X[:12], tol=0).fit(X))
 
 
-def test_writes_now_and_then(tmp_path, monkeypatch):
-    """Not before it is time, and not so often that it would take more than its share of it."""
+def test_writing_interval(tmp_path, monkeypatch):
+    """Writes keep to the interval, and take at most a given fraction of the time."""
     clock, written = [0.0], []
     monkeypatch.setattr(checkpoint, "SHARE", 0.01)
     monkeypatch.setattr(checkpoint.time, "monotonic", lambda: clock[0])
@@ -306,15 +308,15 @@ def test_writes_now_and_then(tmp_path, monkeypatch):
         clock[0] += 2.0
 
     monkeypatch.setattr(checkpoint, "write", write)
-    kept = Checkpoint(tmp_path / "x", every=60)
+    store = Checkpoint(tmp_path / "x", every=60)
     progress = FitProgress(0, {})
     for _ in range(1000):
-        kept.offer(progress)
+        store.offer(progress)
         clock[0] += 1.0
     assert written == [0.0, 202.0, 404.0, 606.0, 808.0]
 
 
-def test_is_there_before_the_first_step(tmp_path):
+def test_checkpoint_exists_before_the_first_step(tmp_path):
     path = tmp_path / "x"
 
     def interrupt(record):
@@ -333,28 +335,28 @@ HOSTILE = {
     "of no cluster": lambda a: np.full_like(a, 2**31 - 1) if a.dtype == np.int32 else a,
     "below": lambda a: np.full_like(a, -(10**6)) if a.dtype == np.int32 else a,
     "too few rows": lambda a: a[: len(a) // 2] if a.dtype == np.int32 else a,
-    "too few centres": lambda a: a[:2] if a.ndim == 2 else a,
+    "too few centroids": lambda a: a[:2] if a.ndim == 2 else a,
     "NaN": lambda a: np.full_like(a, np.nan) if a.dtype.kind == "f" and a.ndim == 2 else a,
 }
 
 
 @pytest.mark.parametrize("name", ["KMeans", "OnlineKMeans", "VarianceReducedKMeans", "CompressedKMeans"])
-def test_a_state_that_no_fit_has_left(name, tmp_path):
-    """Whole, sealed and of this fit, but for numbers that would lead kernels astray."""
+def test_invalid_states_are_rejected(name, tmp_path):
+    """The file has valid hashes and belongs to the fit, but kernels would access memory out of bounds."""
     path = tmp_path / "x"
     model = cut(getattr(shoal, name)(12, random_state=0), X, path, 2)
     content, arrays = archive.read(path, "checkpoint")
     for change in HOSTILE.values():
         changed = {key: np.ascontiguousarray(change(array)) for key, array in arrays.items()}
         if all(np.array_equal(changed[key], arrays[key]) for key in arrays):
-            continue  # it has no labels, say
+            continue  # such as labels, which not all states have
         archive.write(path, "checkpoint", content, changed)
         with pytest.raises(InvalidModelError, match="made of"), Checkpoint(path):
             model.fit(X)
 
 
-def test_a_fit_that_fails_at_once_leaves_none(tmp_path):
-    """With the rows mended, another fit may have the same file."""
+def test_a_fit_that_fails_at_once_leaves_no_checkpoint(tmp_path):
+    """After the rows are corrected, another fit may use the same file."""
     wrong = X.copy()
     wrong[3, 0] = np.nan
     for rows, fails in ((wrong, pytest.raises(ValueError, match="NaN")), (X, contextlib.nullcontext())):
@@ -363,7 +365,7 @@ def test_a_fit_that_fails_at_once_leaves_none(tmp_path):
         assert not (tmp_path / "x").exists()
 
 
-def test_a_fit_elsewhere_is_left_alone(tmp_path):
+def test_fits_in_other_threads_are_not_saved(tmp_path):
     def other():
         shoal.KMeans(4, init=X[:4]).fit(X)
 
@@ -376,7 +378,7 @@ def test_a_fit_elsewhere_is_left_alone(tmp_path):
     assert CHECKPOINT_STORE.get() is None
 
 
-def test_a_full_disk_leaves_the_state_before(tmp_path, monkeypatch):
+def test_a_full_disk_does_not_damage_the_checkpoint(tmp_path, monkeypatch):
     path = tmp_path / "x"
     model = cut(shoal.KMeans(12, init=X[:12], tol=0), X, path, 3)
     before = path.read_bytes()
@@ -393,8 +395,8 @@ def test_a_full_disk_leaves_the_state_before(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-def test_states_that_were_kept_are_not_held_in_memory(resumed, tmp_path, monkeypatch):
-    """Wide rows make them as large as all else: plans of memory count with one."""
+def test_saved_states_are_not_held_in_memory(resumed, tmp_path, monkeypatch):
+    """States of wide rows are large: memory plans include one of them."""
     path, states, alive = tmp_path / "checkpoint.npz", [], []
     make = lambda: shoal.KMeans(12, algorithm="lloyd", tol=1e-3, random_state=0)  # noqa: E731
     if resumed:
@@ -418,6 +420,6 @@ def test_states_that_were_kept_are_not_held_in_memory(resumed, tmp_path, monkeyp
     monkeypatch.setattr(Solver, "finalize", finalize)
     with Checkpoint(path, every=0):
         model = make().fit(X)
-    assert model.stop_reason_ == "converged"  # the last step of such a fit is not kept
+    assert model.stop_reason_ == "converged"  # the last step of such a fit is not saved
     assert len(states) > 1
     assert not alive

@@ -1,4 +1,4 @@
-"""Rows of files are the rows that were written, to the last bit, for every format and every method."""
+"""Rows read from files equal those that were written, bit for bit, for every format and every method."""
 
 import gc
 import os
@@ -27,7 +27,7 @@ PICKED = np.array([1999, 3, 3, 700, 699, 0])
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    """So that these few rows are many batches."""
+    """Use small batches, so that few rows make many of them."""
     monkeypatch.setattr(streamed, "BATCH_NUMBERS", 6 * 150)
     monkeypatch.setattr(text_lines, "PART_BYTES", 40_000)
 
@@ -43,7 +43,7 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("name", writers.DENSE)
-def test_rows_are_those_that_were_written(tmp_path, name):
+def test_rows_equal_those_written(tmp_path, name):
     rows = opened(tmp_path, name)
     assert (rows.shape, len(rows), rows.dtype.kind, rows.dtype.itemsize) == (X.shape, len(X), "f", 4)
     same(rows.read(0, 0), X[:0])
@@ -58,7 +58,7 @@ def test_rows_are_those_that_were_written(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", [name for name in writers.DENSE if "folder" not in name])
-def test_rows_before_others_are_read_again(tmp_path, name):
+def test_earlier_rows_are_read_again(tmp_path, name):
     rows = opened(tmp_path, name)
     for start in (0, 0, 100, 100, 1500, 200):
         same(rows.read(start, start + 60), X[start : start + 60])
@@ -68,7 +68,7 @@ def test_rows_before_others_are_read_again(tmp_path, name):
 @pytest.mark.parametrize(
     "name", ["rows.npy", "columns.npy", "packed.npz", "columns.parquet", "columns.arrow", "rows.zarr", "packed.h5"]
 )
-def test_types(tmp_path, name, dtype):
+def test_dtypes(tmp_path, name, dtype):
     if dtype == "g" and not name.endswith(".npy"):
         pytest.skip("long doubles are NumPy's")
     if dtype == "?" and name == "packed.h5":
@@ -111,7 +111,7 @@ def test_sparse(tmp_path, name):
         same(part, expected)
 
 
-def test_sparse_rows_whose_columns_are_in_disorder_or_come_twice(tmp_path):
+def test_sparse_rows_with_unsorted_or_duplicate_columns(tmp_path):
     X = sparse.csr_array((np.arange(1.0, 6), [2, 0, 1, 1, 0], [0, 2, 4, 5]), shape=(3, 3))
     sparse.save_npz(tmp_path / "x.npz", X)
     rows = open_rows(tmp_path / "x.npz")
@@ -153,7 +153,7 @@ METHODS = [
     [(writers.DENSE, n) for n in ("rows.npy", "columns.npy", "columns.parquet", "arrays")] + [(writers.SPARSE, "packed.npz")],
     ids=lambda v: v if isinstance(v, str) else "",
 )
-def test_every_method_gives_the_bits_of_the_same_array(tmp_path, monkeypatch, kinds, name, model):
+def test_every_method_gives_the_same_bits_as_for_the_array(tmp_path, monkeypatch, kinds, name, model):
     monkeypatch.setattr(files, "MAX_ROWS_IN_MEMORY", 3000)
     memory = THIN if kinds is writers.SPARSE else X
     rows = opened(tmp_path, name, kinds, memory)
@@ -170,7 +170,7 @@ def test_every_method_gives_the_bits_of_the_same_array(tmp_path, monkeypatch, ki
         assert found.score(rows) == score
 
 
-def test_more_files_than_may_be_open(tmp_path, monkeypatch):
+def test_more_files_than_the_limit_of_open_files(tmp_path, monkeypatch):
     monkeypatch.setattr(file_cache, "MAX_IDLE_FILES", 3)
     for i, part in enumerate(np.array_split(X, 20)):
         np.save(tmp_path / f"{i:02}.npy", part)
@@ -198,7 +198,7 @@ def test_packed_files_share_a_scratch_file(tmp_path, columns):
     assert not folder or len(os.listdir(folder)) <= before + 1
 
 
-def test_a_stream_of_files(tmp_path):
+def test_partial_fit_on_files(tmp_path):
     rows = opened(tmp_path, "columns.parquet")
     expected = shoal.MiniBatchKMeans(3, random_state=0).partial_fit(X).partial_fit(X[:50])
     found = shoal.MiniBatchKMeans(3, random_state=0).partial_fit(rows).partial_fit(open_rows(rows.path, limit_rows=50))
@@ -249,23 +249,23 @@ class TestColumns:
         assert list(rows.ids) == self.words
         assert open_rows(tmp_path / "x.csv", columns="n", limit_rows=20).shape == (20, 1)
         (tmp_path / "bare.csv").write_text("\n".join(lines))
-        assert open_rows(tmp_path / "bare.csv", id_column=1).shape == (2000, 3)  # no header, though not all is numbers
+        assert open_rows(tmp_path / "bare.csv", id_column=1).shape == (2000, 3)  # no header, although a column is text
         both = open_rows(tmp_path / "x.csv", id_column="n", text_column="word")
         same(np.asarray(both), X[:, :2])
         assert list(both.texts) == self.words
         assert list(both.ids[:3]) == ["0", "1", "2"]
 
-    def test_nothing_is_left(self, tmp_path):
+    def test_no_remaining_columns(self, tmp_path):
         np.save(tmp_path / "x.npy", X[:, :2])
         with pytest.raises(InvalidFileError, match="no columns other than id_column"):
             open_rows(tmp_path / "x.npy", id_column=0, text_column=1)
 
     @pytest.mark.parametrize("option", [{"array": "x"}, {"header": True}, {"delimiter": ";"}])
-    def test_what_does_not_go_with_a_format(self, tmp_path, option):
+    def test_options_of_other_formats(self, tmp_path, option):
         with pytest.raises(InvalidFileError, match=r"applies only to .*: remove it"):
             opened(tmp_path, "rows.npy", **option)
 
-    def test_feature_names_go_with_the_model(self, tmp_path):
+    def test_feature_names_of_the_model(self, tmp_path):
         pandas = pytest.importorskip("pandas")
         rows = opened(tmp_path, "columns.parquet")
         model = shoal.KMeans(3, random_state=0).fit(rows)
@@ -288,29 +288,29 @@ def test_limits(tmp_path, name):
 
 
 class TestScratch:
-    """What lies badly is unpacked twice at most, and leaves nothing behind."""
+    """Files without random access are unpacked at most twice, into a temporary file that is removed."""
 
     def count(self, rows, monkeypatch):
-        begun = []
+        passes = []
         inner = rows._rows.batches
-        monkeypatch.setattr(rows._rows, "batches", lambda: (begun.append(1), inner())[1])
-        return begun
+        monkeypatch.setattr(rows._rows, "batches", lambda: (passes.append(1), inner())[1])
+        return passes
 
     @pytest.mark.parametrize("name", ["columns.npy", "packed.npz", "columns.parquet", "rows.zarr"])
-    def test_a_fit_unpacks_once_and_predict_copies_nothing(self, tmp_path, monkeypatch, name):
+    def test_number_of_passes_of_fit_and_predict(self, tmp_path, monkeypatch, name):
         rows = opened(tmp_path, name)
-        begun = self.count(rows, monkeypatch)
+        passes = self.count(rows, monkeypatch)
         model = shoal.MiniBatchKMeans(5, batch_size=50, max_iter=20, max_no_improvement=None, random_state=0).fit(rows)
-        assert len(begun) == 1
+        assert len(passes) == 1
         again = open_rows(rows.path)
-        begun = self.count(again, monkeypatch)
+        passes = self.count(again, monkeypatch)
         model.predict(again)
-        assert len(begun) == 1
+        assert len(passes) == 1
         assert again._rows._copy is None
 
     @pytest.mark.parametrize("name", ["packed.npz", "packed.h5", "columns.parquet"])
-    def test_a_file_is_closed_when_nobody_reads_on(self, tmp_path, name):
-        """Else HDF5 would go on with what it remembers of a file that has changed."""
+    def test_a_file_is_closed_after_reading(self, tmp_path, name):
+        """HDF5 would otherwise use cached data of a file that has changed."""
         rows = opened(tmp_path, name)
         rows.read(0, 1)
         stream = weakref.ref(rows._rows)
@@ -321,7 +321,7 @@ class TestScratch:
         finally:
             gc.enable()
 
-    def test_nothing_is_left_behind(self, tmp_path):
+    def test_temporary_files_are_removed(self, tmp_path):
         scratch = tmp_path / "scratch"
         scratch.mkdir()
         rows = opened(tmp_path, "packed.npz", scratch=scratch)
@@ -335,13 +335,13 @@ class TestScratch:
         if before is not None:
             assert len(os.listdir("/proc/self/fd")) <= before
 
-    def test_a_full_disk_is_told(self, tmp_path, monkeypatch):
+    def test_a_full_disk_is_reported(self, tmp_path, monkeypatch):
         rows = opened(tmp_path, "packed.npz")
         monkeypatch.setattr(raw.shutil, "disk_usage", lambda folder: os.terminal_size((0, 0)) and type("D", (), {"free": 100}))
         with pytest.raises(OSError, match=r"no space for 48,000 more bytes .*packed.npz.*scratch="):
             rows.take(PICKED)
 
-    def test_a_disk_that_fills_up_is_told(self, tmp_path, monkeypatch):
+    def test_a_disk_that_fills_up_is_reported(self, tmp_path, monkeypatch):
         rows = opened(tmp_path, "packed.npz")
 
         def full(fd, data):
@@ -366,7 +366,7 @@ for path in sys.argv[1:]:
 
 
 def test_memory_is_bounded(tmp_path):
-    """A file of 128 MB is clustered in a fraction of it: blocks and batches, and four bytes a row."""
+    """A fit to a file of 128 MB allocates a fraction of that: blocks, batches and four bytes per row."""
     pytest.importorskip("resource")
     pytest.importorskip("pyarrow")
     names = ["rows.npy", "columns.npy", "x.parquet"]
@@ -380,8 +380,8 @@ def test_memory_is_bounded(tmp_path):
     assert more[-1] < 80
 
 
-def test_reading_runs_ahead_of_the_work(tmp_path, monkeypatch):
-    """While a block is worked on, the next ones are read, even if one thread does all the work."""
+def test_blocks_are_read_ahead(tmp_path, monkeypatch):
+    """The next blocks are read while one is processed, even if there is a single worker thread."""
     import threading
 
     from shoal.data.rows import Rows
@@ -400,7 +400,7 @@ def test_reading_runs_ahead_of_the_work(tmp_path, monkeypatch):
     monkeypatch.setattr(rows.source, "read", watched)
 
     def work(start, raw):
-        assert start > 0 or ahead.wait(10)  # the third block is read while the first is worked on
+        assert start > 0 or ahead.wait(10)  # the third block is read while the first is processed
         return len(raw)
 
     with on_threads(rows, 1) as rows:
@@ -425,7 +425,7 @@ def test_any_reading_order_gives_the_same_rows(tmp_path_factory, data):
             same(rows.read(a, b), small[a:b])
 
 
-def test_numbers_that_name_rows_keep_their_digits(tmp_path):
+def test_integer_ids_are_not_rounded(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     names = [2**53 + 1, None, -(2**63)] * 500
     writers.to_parquet(tmp_path / "x.parquet", writers.table_of(X[:1500], name=pyarrow.array(names)))
@@ -435,8 +435,8 @@ def test_numbers_that_name_rows_keep_their_digits(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "feather"])
-def test_the_index_of_a_pandas_table_is_no_feature(tmp_path, kind):
-    """As where the table itself is clustered. It can be had by its name."""
+def test_the_index_of_a_pandas_table_is_not_a_feature(tmp_path, kind):
+    """As for the table itself. The index can be selected by its name."""
     pd, feather = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.feather")
     table = pd.DataFrame(X, columns=list("abcdef"))
     folder, name = tmp_path / "rows", "__index_level_0__"
@@ -445,9 +445,9 @@ def test_the_index_of_a_pandas_table_is_no_feature(tmp_path, kind):
         file = folder / f"{i}.{kind}"
         part.to_parquet(file) if kind == "parquet" else feather.write_feather(part, file)
     places = [*PICKED, *PICKED[::-1]]
-    with pytest.warns(UserWarning, match="the index of a pandas table, is not used as a feature") as told:
+    with pytest.warns(UserWarning, match="the index of a pandas table, is not used as a feature") as caught:
         rows = open_rows(folder)
-    assert len(told) == 1
+    assert len(caught) == 1
     assert rows.feature_names == list("abcdef")
     np.testing.assert_array_equal(np.asarray(rows), X[places])
     rows = open_rows(folder, id_column=name)
@@ -456,16 +456,16 @@ def test_the_index_of_a_pandas_table_is_no_feature(tmp_path, kind):
     assert open_rows(folder, columns=["a", name]).shape[1] == 2
 
 
-@pytest.mark.parametrize("told", [b"{", b"[]", b'{"index_columns": 3}', b'{"index_columns": [["a"], {}, "b", null]}'])
-def test_what_a_table_says_of_its_index_may_be_anything(tmp_path, told):
+@pytest.mark.parametrize("metadata", [b"{", b"[]", b'{"index_columns": 3}', b'{"index_columns": [["a"], {}, "b", null]}'])
+def test_invalid_pandas_metadata(tmp_path, metadata):
     pa = pytest.importorskip("pyarrow")
-    table = pa.table({"a": X[:, 0], "c": X[:, 1]}).replace_schema_metadata({b"pandas": told})
+    table = pa.table({"a": X[:, 0], "c": X[:, 1]}).replace_schema_metadata({b"pandas": metadata})
     writers.to_parquet(tmp_path / "x.parquet", table)
     np.testing.assert_array_equal(np.asarray(open_rows(tmp_path / "x.parquet")), X[:, :2])
 
 
-def test_a_column_is_read_in_parts(tmp_path, monkeypatch):
-    """So that names of many rows need not be in memory all at once."""
+def test_id_columns_are_read_in_parts(tmp_path, monkeypatch):
+    """The ids of many rows need not fit into memory."""
     monkeypatch.setattr(text_lines, "PART_BYTES", 10_000)
     lines = [f"name {i},{i % 7}.5,{i % 3}" for i in range(500)]
     (tmp_path / "x.csv").write_text("\n".join(lines))
@@ -475,8 +475,8 @@ def test_a_column_is_read_in_parts(tmp_path, monkeypatch):
     assert names.values_at(np.array([0, 77, 489])) == ["name 0", "name 77", "name 489"]
 
 
-def test_a_header_of_numbers(tmp_path):
-    """As pandas writes it where columns have no names."""
+def test_numeric_header(tmp_path):
+    """Pandas writes it for columns without names."""
     for name, first, rows in (("pandas", "0,1,2", 2), ("years", "2019,2020,2021", 3)):
         (tmp_path / f"{name}.csv").write_text(f"{first}\n5,7,9\n1.5,2,3\n")
         with pytest.warns(UserWarning, match="header="):
@@ -505,7 +505,7 @@ class TestSvmlightColumns:
         assert open_rows(tmp_path, zero_based=True, n_features=6).shape == (2, 6)
 
 
-def test_a_disk_that_can_not_be_read_is_named(tmp_path, monkeypatch):
+def test_read_errors_name_the_file(tmp_path, monkeypatch):
     rows = opened(tmp_path, "rows.npy")
 
     def broken(*_):
@@ -517,6 +517,6 @@ def test_a_disk_that_can_not_be_read_is_named(tmp_path, monkeypatch):
     assert caught.value.filename == str(rows.path)
 
 
-def test_a_column_is_named_once(tmp_path):
+def test_a_column_can_be_selected_once(tmp_path):
     with pytest.raises(InvalidFileError, match="lists 1 twice"):
         opened(tmp_path, "rows.npy", columns=[0, 1, 1])

@@ -1,4 +1,4 @@
-"""The first line of a CSV file: names of columns, a row, or an error; and a row is never lost without a word."""
+"""The first line of a CSV file is a header, a row, or an error; a row is never dropped silently."""
 
 import warnings
 
@@ -31,25 +31,25 @@ LIKE_VALUES = ['"1990","2000","2010"', "1.5 kg,2 m,3 s", "12:30,13:30,14:30", "0
 
 
 @pytest.mark.parametrize("first", LIKE_VALUES)
-def test_names_that_could_be_values_are_told(tmp_path, first):
+def test_names_that_could_be_values_warn(tmp_path, first):
     with pytest.warns(UserWarning, match="line 1 is read as a header, since .* header=False to change this"):
         assert open_rows(write(tmp_path, first)).shape == (2, 3)
 
 
 @pytest.mark.parametrize("first", ["1990,1995,2000", "400.5,410.5,420.5", "3,2,1", "0,1", "0"])
-def test_a_row_of_equal_steps_is_told(tmp_path, first):
+def test_a_row_of_equal_steps_warns(tmp_path, first):
     after = "\n".join([",".join(["1.5"] * len(first.split(",")))] * 2)
     with pytest.warns(UserWarning, match="is read as a row: use header=True to change this"):
         assert open_rows(write(tmp_path, first, after)).shape[0] == 3
 
 
 @pytest.mark.parametrize("first", ["id,2019,2020", "7,b,c", ",0,1", "Na,K,Cl", "a,b,-", ",name,2019"])
-def test_a_choice_is_told(tmp_path, first):
+def test_headers_that_contain_numbers_warn(tmp_path, first):
     with pytest.warns(UserWarning, match="line 1 is read as a header, since .* header=False to change this"):
         assert open_rows(write(tmp_path, first)).shape == (2, 3)
 
 
-def test_a_row_of_text_and_numbers_is_told(tmp_path):
+def test_a_row_of_text_and_numbers_warns(tmp_path):
     with pytest.warns(UserWarning, match="line 1 is read as a row"):
         assert open_rows(write(tmp_path, "name,2019,2020", "bob,1,2\n"), id_column=0).shape == (2, 2)
     assert open_rows(write(tmp_path, "ann,0.5,2", "bob,1,2\n"), id_column=0).shape == (2, 2)
@@ -85,7 +85,7 @@ BAD = st.one_of(
     bad=BAD,
     at=st.integers(0, 2),
 )
-def test_a_bad_field_loses_no_row_in_silence(tmp_path_factory, X, bad, at):
+def test_an_invalid_field_never_drops_a_row(tmp_path_factory, X, bad, at):
     fields = list(map(repr, X[0]))
     fields[at] = bad
     path = tmp_path_factory.mktemp("x") / "x.csv"
@@ -116,17 +116,17 @@ def test_options_of_sweep_and_predict(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "12.5,1,3")
     np.savetxt("rows.csv", np.arange(9.0).reshape(3, 3) + 0.5, delimiter=",")
-    with warnings.catch_warnings(action="ignore"):  # that the sample has no names
+    with warnings.catch_warnings(action="ignore"):  # warns that the sample has no names
         assert result(capsys, "sweep", "rows.csv", "-k", "1,2", "-q", "--header")["rows"] == 2
     assert result(capsys, "sweep", "rows.csv", "-k", "1,2", "-q", "--no-header")["rows"] == 3
     result(capsys, "fit", "rows.csv", "-k", 1, "-q", "-o", "out", "--no-report")
-    with warnings.catch_warnings(action="ignore"):  # that the model knows no names
+    with warnings.catch_warnings(action="ignore"):  # warns that the model has no names
         assert result(capsys, "predict", "out/model.npz", "x.csv", "-q", "-o", "l.npy", "--header")["rows"] == 2
     assert result(capsys, "predict", "out/model.npz", "x.csv", "-q", "-o", "m.npy", "--no-header")["rows"] == 3
 
 
 def test_quotes_in_files_with_white_space(tmp_path):
-    """R writes text in quotes: names and numbers have to be split in the same way, or columns are mistaken for each other."""
+    """R quotes text: the header and the rows must be split alike, or columns would be confused."""
     path = tmp_path / "x.txt"
     path.write_text('"full name" "x" y "z w"\n"a b" 1 2 3\n"c ""d"" e" 4 5 6\n')
     rows = open_rows(path, columns=["x", "y"], id_column="full name")

@@ -1,4 +1,4 @@
-"""Values in files that are legal one by one, but poisonous: integers of any length, arrays that unpack to gigabytes."""
+"""Valid but malicious values in files: integers of any length, arrays that unpack to gigabytes."""
 
 import copy
 import io
@@ -20,7 +20,7 @@ ROUNDED = "holds the integer 9007199254740993 at {}, column 'a', which float64 r
 
 @pytest.mark.parametrize("size", [2**63, -(10**400)])
 @pytest.mark.parametrize("place", ["inertia_", "n_iter_", "history_", "tol"])
-def test_integers_that_no_float_holds(tmp_path, size, place):
+def test_integers_beyond_float64(tmp_path, size, place):
     path = tmp_path / "model.npz"
     shoal.save(shoal.KMeans(2, random_state=0).fit(np.arange(10.0)[:, None]), path)
     content, arrays = archive.read(path, "model")
@@ -35,8 +35,8 @@ def test_integers_that_no_float_holds(tmp_path, size, place):
         shoal.load(path)
 
 
-def test_estimators_within_estimators(tmp_path):
-    """Each level asks the next one, once."""
+def test_nested_estimators(tmp_path):
+    """Every level is visited once."""
     X = np.arange(12.0).reshape(6, 2)
     model = shoal.KMeans(2, random_state=0)
     for _ in range(40):
@@ -56,7 +56,7 @@ def zeros(shape, dtype):
 @pytest.mark.parametrize(
     ("name", "shape", "dtype"), [("format", (1,), "|S9000000"), ("shape", (10**6,), "<i8"), ("indptr", (5 * 10**6,), "<i8")]
 )
-def test_a_packed_sparse_matrix_that_fills_the_memory(tmp_path, name, shape, dtype):
+def test_a_compressed_sparse_matrix_larger_than_memory(tmp_path, name, shape, dtype):
     path, bomb = tmp_path / "x.npz", tmp_path / "bomb.npz"
     X = sparse.random_array((20, 30), density=0.2, format="csr", rng=0)
     sparse.save_npz(path, X)
@@ -72,8 +72,8 @@ def test_a_packed_sparse_matrix_that_fills_the_memory(tmp_path, name, shape, dty
         open_rows(bomb)
 
 
-def test_integers_beside_floats_are_rounded_with_a_warning(tmp_path):
-    """Their column becomes one of floats, in which nobody can see what they were."""
+def test_rounded_integers_in_a_float_column_warn(tmp_path):
+    """The column becomes a float column, which does not show that integers were rounded."""
     table = pd.DataFrame({"a": [2**53 + 1, 2**53 + 2, 3] * 4, "b": np.arange(12) / 2})
     table.to_parquet(tmp_path / "x.parquet")
     table.to_csv(tmp_path / "x.csv", index=False)
@@ -83,7 +83,7 @@ def test_integers_beside_floats_are_rounded_with_a_warning(tmp_path):
         np.asarray(open_rows(tmp_path / "x.parquet"))
     with pytest.warns(UserWarning, match="x.csv: " + ROUNDED.format("line 2")):
         open_rows(tmp_path / "x.csv")
-    table["a"] -= 1  # which leaves none that is odd beyond 2^53, but 2^53 + 1
+    table["a"] -= 1  # 2^53 + 1 is then the only odd number beyond 2^53
     table["a"] = table["a"].replace(2**53 + 1, 2**60)
     table.to_csv(tmp_path / "x.csv", index=False)
     with warnings.catch_warnings(action="error"):
@@ -91,7 +91,7 @@ def test_integers_beside_floats_are_rounded_with_a_warning(tmp_path):
         open_rows(tmp_path / "x.csv")
 
 
-def test_where_svmlight_columns_begin_is_told_if_either_could_be(tmp_path):
+def test_ambiguous_first_svmlight_column_warns(tmp_path):
     path = tmp_path / "x.svmlight"
     path.write_text("0 1:5 2:1\n0 2:7\n")
     with pytest.warns(UserWarning, match="columns are assumed to count from 1, but none of them is 0 and none is 3"):
@@ -103,7 +103,7 @@ def test_where_svmlight_columns_begin_is_told_if_either_could_be(tmp_path):
 
 
 def test_sparse_rows_of_half_precision(tmp_path):
-    """SciPy stores them, but can't add them up."""
+    """SciPy stores them, but cannot sum them."""
     X = sparse.random_array((60, 8), density=0.5, format="csr", rng=np.random.default_rng(0)).astype(np.float32)
     parts = {"data": X.data.astype(np.float16), "indices": X.indices, "indptr": X.indptr}
     np.savez(tmp_path / "x.npz", format="csr", shape=X.shape, **parts)
@@ -113,7 +113,7 @@ def test_sparse_rows_of_half_precision(tmp_path):
         np.testing.assert_array_equal(shoal.KMeans(3, random_state=0).fit(rows).labels_, expected)
 
 
-def test_a_name_that_two_columns_have(tmp_path):
+def test_duplicate_column_name(tmp_path):
     (tmp_path / "x.csv").write_text("a,b,a\n1,2,3\n4,5,6\n")
     with pytest.raises(ValueError, match="columns 0 and 2 are both named 'a'"):
         shoal.open_rows(tmp_path / "x.csv", columns=["a"])
@@ -134,7 +134,7 @@ def test_duplicate_entries_whose_sum_overflows(tmp_path, dtype):
 
 
 def test_svmlight_columns_do_not_depend_on_the_number_of_rows_read(tmp_path):
-    """A column 0 behind the rows that are read still means that columns count from 0."""
+    """A column 0 after the rows that are read still means that columns are numbered from 0."""
     path = tmp_path / "x.svmlight"
     path.write_text("0 1:5 2:1\n1 qid:3 2:7\n0 0:3 # 1:1\n")
     rows = np.asarray(open_rows(path))

@@ -1,4 +1,4 @@
-"""Small files that claim to be large: they are refused, or read, in little more memory than they take themselves."""
+"""Small files with headers that claim large arrays are rejected, or read, without allocating much more than their size."""
 
 import hashlib
 import json
@@ -16,10 +16,10 @@ from shoal import open_rows
 from shoal.exceptions import InvalidModelError
 from shoal.formats.models import load
 from tests.formats.test_bad_files import header, packed, saved
-from tests.formats.test_models import sealed, told
+from tests.formats.test_models import manifest_of, write_sealed
 
 WIDEST = 2**31 - 1
-ROOM = 50e6  # bytes, beside twice the file
+MAX_EXTRA_BYTES = 50e6  # besides twice the size of the file
 
 CHILD = """
 import contextlib, io, json, os, resource, sys
@@ -27,18 +27,18 @@ import numpy as np, pyarrow.parquet, h5py, zarr, shoal
 from shoal.cli import main
 from shoal.formats import archive, delimited, files, grids, npz, svmlight, tables, vectors
 def command(*words):
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as told:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as output:
         try:
             main.main([str(word) for word in words])
         except SystemExit as end:
-            return end.code, told.getvalue()
-command("inspect", sys.argv[1])  # what is imported and compiled is not to count
+            return end.code, output.getvalue()
+command("inspect", sys.argv[1])  # imports and compilation are not measured
 for path in sys.argv[2:]:
     for options in ([], ["--id-column", "0"], ["--columns", "0"]):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        code, told = command("inspect", path, "-k", 2, *options)
+        code, message = command("inspect", path, "-k", 2, *options)
         grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-        print(json.dumps([os.path.basename(path), options, code, told, grown]), flush=True)
+        print(json.dumps([os.path.basename(path), options, code, message, grown]), flush=True)
 """
 
 
@@ -107,10 +107,10 @@ FILES = {
     "chunk.zarr": lambda path: _zarr(path, (4, 4), (2**30, 4)),
     "wide.svmlight": lambda path: path.write_text("1 1:1 2147483646:1\n0 2:1\n"),
 }
-READ = ("csr.npz", "wide.svmlight")  # sparse rows of that width are rows
+READ = ("csr.npz", "wide.svmlight")  # valid files of wide sparse rows
 
 
-def test_little_memory_is_taken(tmp_path):
+def test_memory_is_limited(tmp_path):
     for package in ("pyarrow", "h5py", "zarr"):
         pytest.importorskip(package)
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(300, 4)))
@@ -123,18 +123,18 @@ def test_little_memory_is_taken(tmp_path):
     assert done.returncode == 0, (found[-1], done.stderr[-2000:])
     for name, options, code, message, grown in found:
         size = sum(path.stat().st_size for path in (tmp_path / name, *(tmp_path / name).rglob("*")) if path.is_file())
-        assert grown < 2 * size + ROOM, (name, options, grown)
+        assert grown < 2 * size + MAX_EXTRA_BYTES, (name, options, grown)
         assert code == 3 or (code == 0 and name in READ), (name, options, code, message)
         assert code == 0 or (name in message and message.count("\n") == 1), message
 
 
 @pytest.mark.parametrize(("shape", "descr"), [((2**32,), "<U0"), ((2**20, 2**20), "|S0"), ((2**62,), "<U0")])
-def test_types_of_no_size_in_models(tmp_path, shape, descr):
-    """No number of them makes a file longer."""
+def test_dtypes_of_size_zero_in_models(tmp_path, shape, descr):
+    """Any number of such values fits in a file of any size."""
     data = header(str(shape), descr=repr(descr))
     digest = hashlib.sha256(data).hexdigest()
-    manifest = told(None, a0={"dtype": descr, "shape": list(shape), "sha256": digest})
-    path = sealed(tmp_path / "model.npz", manifest, **{"a0.npy": data})
+    manifest = manifest_of(None, a0={"dtype": descr, "shape": list(shape), "sha256": digest})
+    path = write_sealed(tmp_path / "model.npz", manifest, **{"a0.npy": data})
     with pytest.raises(InvalidModelError, match=r"type [<|][US]0"):
         load(path)
 

@@ -1,4 +1,4 @@
-"""What is saved comes back, to the last bit; what was changed, by chance or by malice, does not."""
+"""Saved models load bit for bit; damaged and malicious files are rejected."""
 
 import io
 import json
@@ -23,23 +23,23 @@ from shoal.formats import archive, models, registry
 from shoal.formats.values import Reader, Writer
 from tests.formats.writers import TIMES
 from tests.strategies import blobs
-from tests.test_contract import ESTIMATORS, made
+from tests.test_contract import ESTIMATORS, make_estimator
 
 X = blobs(300, 4, 3)[0]
 
 
 @pytest.fixture(params=ESTIMATORS, ids=lambda cls: cls.__name__)
 def model(request):
-    return made(request.param, n_clusters=3, random_state=0)
+    return make_estimator(request.param, n_clusters=3, random_state=0)
 
 
-def back(model, folder):
+def save_and_load(model, folder):
     shoal.save(model, folder / "model.npz")
     return shoal.load(folder / "model.npz")
 
 
 def equal(a, b):
-    """Of values of any kind, arrays among them."""
+    """Return whether two values are equal, including arrays."""
     if isinstance(a, np.ndarray):
         return isinstance(b, np.ndarray) and a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
     if isinstance(a, BaseEstimator):
@@ -60,8 +60,8 @@ def equal(a, b):
 @pytest.mark.parametrize(
     "rows", [X, X.astype(np.float32) + 1e5, sparse.csr_array(np.abs(X) + 1)], ids=["dense", "shifted", "sparse"]
 )
-def test_every_estimator_comes_back(model, rows, tmp_path):
-    found = back(model.fit(rows), tmp_path)
+def test_every_estimator_is_restored(model, rows, tmp_path):
+    found = save_and_load(model.fit(rows), tmp_path)
     assert type(found) is type(model)
     assert vars(found).keys() == vars(model).keys()
     assert all(equal(vars(model)[name], vars(found)[name]) for name in vars(model))
@@ -74,29 +74,29 @@ def test_every_estimator_comes_back(model, rows, tmp_path):
         np.testing.assert_array_equal(found.partial_fit(rows).cluster_centers_, model.partial_fit(rows).cluster_centers_)
 
 
-def test_before_a_fit(model, tmp_path):
-    assert repr(back(model, tmp_path).get_params()) == repr(model.get_params())
+def test_unfitted_estimators(model, tmp_path):
+    assert repr(save_and_load(model, tmp_path).get_params()) == repr(model.get_params())
 
 
-def test_names_of_features_and_settings(model, tmp_path):
+def test_feature_names_and_parameters(model, tmp_path):
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(X, columns=["a", "β", "c\n", "<d>"])
-    found = back(model.set_output(transform="pandas").fit(table), tmp_path)
+    found = save_and_load(model.set_output(transform="pandas").fit(table), tmp_path)
     assert list(found.feature_names_in_) == list(table.columns)
     assert found.feature_names_in_.dtype == object
     pandas.testing.assert_frame_equal(found.transform(table), model.transform(table))
 
 
-def test_a_start_that_was_given(tmp_path):
+def test_array_init(tmp_path):
     start = X[:3].tolist()
     model = shoal.KMeans(3, init=start).fit(X)
-    assert back(model, tmp_path).init == start
+    assert save_and_load(model, tmp_path).init == start
     frames = pytest.importorskip("pandas")
-    found = back(shoal.KMeans(3, init=frames.DataFrame(X[:3])).fit(X), tmp_path)
+    found = save_and_load(shoal.KMeans(3, init=frames.DataFrame(X[:3])).fit(X), tmp_path)
     np.testing.assert_array_equal(found.init, X[:3])
 
 
-def test_options_that_numpy_has_chosen(tmp_path):
+def test_numpy_scalars_as_parameters(tmp_path):
     rows = blobs(60, 3, 3)[0]
     for algorithm in np.array(["lloyd", "elkan"]):
         model = shoal.KMeans(3, algorithm=algorithm, init=np.str_("random"), random_state=0).fit(rows)
@@ -104,49 +104,49 @@ def test_options_that_numpy_has_chosen(tmp_path):
         assert shoal.load(tmp_path / "model.npz").algorithm_ == algorithm
 
 
-def test_functions_are_left_out_with_a_warning(tmp_path):
+def test_functions_are_omitted_with_a_warning(tmp_path):
     options = {"callback": print, "random_state": np.random.RandomState(0), "init": lambda X, k, random_state: X[:k]}
     model = shoal.KMeans(3, **options)
     with pytest.warns(UserWarning, match="callback, init, random_state cannot be saved"):
-        found = back(model, tmp_path)
+        found = save_and_load(model, tmp_path)
     assert (found.callback, found.init, found.random_state) == (None, "k-means++", None)
 
 
 def test_codes(tmp_path):
     code = shoal.binary.itq(X, 8, random_state=0)
-    found = back(code, tmp_path)
+    found = save_and_load(code, tmp_path)
     assert type(found) is type(code)
     np.testing.assert_array_equal(found.encode(X).words, code.encode(X).words)
 
 
 @pytest.mark.parametrize("value", [3, "model", None, [1], {"a": 1}])
-def test_what_is_no_model(value, tmp_path):
+def test_objects_that_are_not_models(value, tmp_path):
     with pytest.raises(TypeError, match="give an estimator"):
         shoal.save(value, tmp_path / "x.npz")
 
 
-def test_attributes_of_the_user_are_left_out_with_a_warning(tmp_path):
+def test_attributes_of_the_user_are_omitted_with_a_warning(tmp_path):
     model = shoal.KMeans(3).fit(X)
     model.note_ = object()
     with pytest.warns(UserWarning, match="note_ cannot be saved"):
-        found = back(model, tmp_path)
+        found = save_and_load(model, tmp_path)
     assert not hasattr(found, "note_")
 
 
-def test_what_a_file_can_not_hold(tmp_path):
+def test_values_that_cannot_be_saved(tmp_path):
     with pytest.raises(TypeError, match=r"init is an array of complex128"):
         shoal.save(shoal.KMeans(3, init=np.ones((3, 4), complex)), tmp_path / "x.npz")
     assert not list(tmp_path.iterdir())
 
 
-def test_equal_models_are_equal_files(tmp_path):
+def test_equal_models_give_equal_files(tmp_path):
     model = shoal.KMeans(3, random_state=0).fit(X)
     for name in ("a", "b"):
         shoal.save(model, tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_numpy_reads_it_too(tmp_path):
+def test_numpy_can_read_the_file(tmp_path):
     model = shoal.KMeans(3, random_state=0).fit(X)
     shoal.save(model, tmp_path / "model.npz")
     with np.load(tmp_path / "model.npz", allow_pickle=False) as arrays:
@@ -165,16 +165,16 @@ values = st.recursive(
 
 
 @given(values)
-def test_any_value_comes_back(value):
+def test_any_value_is_restored(value):
     writer = Writer()
-    told = json.loads(json.dumps(writer.encode(value, "it"), allow_nan=False))
-    assert equal(Reader(writer.arrays, "it").decode(told), value)
+    encoded = json.loads(json.dumps(writer.encode(value, "it"), allow_nan=False))
+    assert equal(Reader(writer.arrays, "it").decode(encoded), value)
 
 
 @pytest.mark.parametrize(
     "array", [np.zeros((0, 3)), np.array(2.5), np.asfortranarray(X), X[::2, ::2], X.astype(">f4"), X > 0, np.array(["a", "ß"])]
 )
-def test_any_array_comes_back(array, tmp_path):
+def test_any_array_is_restored(array, tmp_path):
     archive.write(tmp_path / "x", "test", None, {"a0": array})
     found = archive.read(tmp_path / "x", "test")[1]["a0"]
     assert (found.dtype, found.shape) == (array.dtype, array.shape)
@@ -182,8 +182,8 @@ def test_any_array_comes_back(array, tmp_path):
     assert found.flags.writeable
 
 
-class TestChanged:
-    """A bit, a byte or a part of it."""
+class TestDamage:
+    """Flipped bits and truncated files."""
 
     @pytest.fixture
     def data(self, tmp_path):
@@ -211,8 +211,8 @@ class TestChanged:
             shoal.load(path)
 
 
-def sealed(path, manifest=None, compress=zipfile.ZIP_STORED, **members):
-    """A file that was made with knowledge of how."""
+def write_sealed(path, manifest=None, compress=zipfile.ZIP_STORED, **members):
+    """Write an archive with valid hashes, whose members are replaced by these."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", compress) as file:
         for name, data in members.items():
@@ -225,7 +225,7 @@ def sealed(path, manifest=None, compress=zipfile.ZIP_STORED, **members):
     return path
 
 
-def told(content, version=archive.VERSION, form="shoal model", **arrays):
+def manifest_of(content, version=archive.VERSION, form="shoal model", **arrays):
     return {"format": form, "version": version, "arrays": arrays, "content": content}
 
 
@@ -248,9 +248,9 @@ def huge_array(shape):
 FRAME = {"$record": ["frame", {}]}
 NONE = {"dtype": "<f8", "shape": [0], "sha256": ""}
 HOSTILE = {
-    "a newer one": (told(estimator(), version=3), {}, "newer version of Shoal .format 3"),
-    "an earlier one": (told(estimator(), version=1), {}, "earlier version of Shoal .format 1.*fit again"),
-    "of another kind": (told(estimator(), form="shoal checkpoint"), {}, "'shoal checkpoint'"),
+    "a newer one": (manifest_of(estimator(), version=3), {}, "newer version of Shoal .format 3"),
+    "an earlier one": (manifest_of(estimator(), version=1), {}, "earlier version of Shoal .format 1.*fit again"),
+    "of another kind": (manifest_of(estimator(), form="shoal checkpoint"), {}, "'shoal checkpoint'"),
     "no manifest": (None, {}, "manifest.json"),
     "no JSON": ("{", {}, "manifest that cannot be read"),
     "a list": ("[]", {}, "manifest"),
@@ -261,36 +261,44 @@ HOSTILE = {
         "RecursionError",
     ),
     "long numbers": ('{"format": "shoal model", "version": ' + "9" * 10_000 + "}", {}, "manifest"),
-    "odd version": (told(estimator(), version="1"), {}, "members"),
-    "more members": (told(estimator()), {"a0.npy": b"x"}, "members differ from those"),
-    "fewer members": (told(estimator(), a0=NONE), {}, "members differ from those"),
-    "paths": (told(estimator(), **{"../a0": NONE}), {"..__a0.npy": b""}, "members differ from those"),
-    "an object array": (told(estimator(), a0=NONE), {"a0.npy": object_array()}, "never unpickles"),
-    "a huge array": (told(estimator(), a0=NONE), {"a0.npy": huge_array((10**6, 10**6))}, "8,000,000,000,"),
-    "an array below zero": (told(estimator(), a0=NONE), {"a0.npy": huge_array((-1, 8))}, "negative number of bytes"),
-    "no array": (told(estimator(), a0=NONE), {"a0.npy": b"hello"}, "NumPy"),
-    "a wrong digest": (told(estimator(), a0=NONE), {"a0.npy": huge_array((0,))}, "differs from its entry in the manifest"),
-    "a class of others": (told(estimator(tag="os:PathLike")), {}, "not the tag of a Shoal class"),
-    "a class by its module": (told(estimator(tag="shoal.kmeans.kmeans:KMeans")), {}, "not the tag of a Shoal class"),
-    "a tag that is a list": (told(estimator(tag=["kmeans"])), {}, "not the tag of a Shoal class"),
-    "no estimator": (told(estimator(tag="frame")), {}, "not an estimator"),
-    "no record": (told({"$record": ["kmeans", {}]}), {}, "not a record"),
-    "odd parameters": (told(estimator(nonsense=1)), {}, "did not write"),
-    "methods": (told(estimator({"predict": 1})), {}, "not a fitted attribute"),
-    "dunders": (told(estimator({"__class__": 1})), {}, "not a fitted attribute"),
-    "an unknown kind": (told({"$pickle": "x"}), {}, "did not write"),
-    "a private kind": (told({"$decode": "x"}), {}, "did not write"),
-    "an array that is not there": (told(estimator({"labels_": {"$array": "a7"}})), {}, "did not write"),
-    "a broken matrix": (told(estimator({"_frame": {"$csr": [[2, 2], True, [1.0], [7], [0, 1, 1]]}})), {}, "did not write"),
-    "a number": (told(3), {}, "no model"),
-    "an object without parts": (told(estimator({"_frame": {"$object": ["frame", {}]}})), {}, "these parts"),
+    "odd version": (manifest_of(estimator(), version="1"), {}, "members"),
+    "more members": (manifest_of(estimator()), {"a0.npy": b"x"}, "members differ from those"),
+    "fewer members": (manifest_of(estimator(), a0=NONE), {}, "members differ from those"),
+    "paths": (manifest_of(estimator(), **{"../a0": NONE}), {"..__a0.npy": b""}, "members differ from those"),
+    "an object array": (manifest_of(estimator(), a0=NONE), {"a0.npy": object_array()}, "never unpickles"),
+    "a huge array": (manifest_of(estimator(), a0=NONE), {"a0.npy": huge_array((10**6, 10**6))}, "8,000,000,000,"),
+    "an array below zero": (manifest_of(estimator(), a0=NONE), {"a0.npy": huge_array((-1, 8))}, "negative number of bytes"),
+    "no array": (manifest_of(estimator(), a0=NONE), {"a0.npy": b"hello"}, "NumPy"),
+    "a wrong digest": (
+        manifest_of(estimator(), a0=NONE),
+        {"a0.npy": huge_array((0,))},
+        "differs from its entry in the manifest",
+    ),
+    "a class of others": (manifest_of(estimator(tag="os:PathLike")), {}, "not the tag of a Shoal class"),
+    "a class by its module": (manifest_of(estimator(tag="shoal.kmeans.kmeans:KMeans")), {}, "not the tag of a Shoal class"),
+    "a tag that is a list": (manifest_of(estimator(tag=["kmeans"])), {}, "not the tag of a Shoal class"),
+    "no estimator": (manifest_of(estimator(tag="frame")), {}, "not an estimator"),
+    "no record": (manifest_of({"$record": ["kmeans", {}]}), {}, "not a record"),
+    "odd parameters": (manifest_of(estimator(nonsense=1)), {}, "did not write"),
+    "methods": (manifest_of(estimator({"predict": 1})), {}, "not a fitted attribute"),
+    "dunders": (manifest_of(estimator({"__class__": 1})), {}, "not a fitted attribute"),
+    "an unknown kind": (manifest_of({"$pickle": "x"}), {}, "did not write"),
+    "a private kind": (manifest_of({"$decode": "x"}), {}, "did not write"),
+    "an array that is not there": (manifest_of(estimator({"labels_": {"$array": "a7"}})), {}, "did not write"),
+    "a broken matrix": (
+        manifest_of(estimator({"_frame": {"$csr": [[2, 2], True, [1.0], [7], [0, 1, 1]]}})),
+        {},
+        "did not write",
+    ),
+    "a number": (manifest_of(3), {}, "no model"),
+    "an object without parts": (manifest_of(estimator({"_frame": {"$object": ["frame", {}]}})), {}, "these parts"),
     "an object of other parts": (
-        told(estimator({"_frame": {"$object": ["spectral.affinity.precomputed", {"__dict__": 1}]}})),
+        manifest_of(estimator({"_frame": {"$object": ["spectral.affinity.precomputed", {"__dict__": 1}]}})),
         {},
         "these parts",
     ),
-    "rows of objects": (told(estimator({"_frame": {"$rows": [[[1.0]], FRAME, "|O", 1]}})), {}, "invalid rows"),
-    "rows in no frame": (told(estimator({"_frame": {"$rows": [[[1.0]], 3, "<f4", 1]}})), {}, "invalid rows"),
+    "rows of objects": (manifest_of(estimator({"_frame": {"$rows": [[[1.0]], FRAME, "|O", 1]}})), {}, "invalid rows"),
+    "rows in no frame": (manifest_of(estimator({"_frame": {"$rows": [[[1.0]], 3, "<f4", 1]}})), {}, "invalid rows"),
 }
 
 
@@ -316,9 +324,9 @@ def test_arrays_carry_the_names_of_attributes(tmp_path):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_made_by_an_enemy(name, tmp_path):
+def test_malicious_files(name, tmp_path):
     manifest, members, says = HOSTILE[name]
-    path = sealed(tmp_path / "model.npz", manifest, **members)
+    path = write_sealed(tmp_path / "model.npz", manifest, **members)
     tracemalloc.start()
     with pytest.raises(InvalidModelError, match=says) as caught:
         shoal.load(path)
@@ -340,7 +348,7 @@ def test_made_by_an_enemy(name, tmp_path):
         ({"labels_": np.full(300, 2**30, np.int32)}, "labels_ holds values"),
     ],
 )
-def test_whole_but_made_by_no_fit(change, says, tmp_path, monkeypatch):
+def test_invalid_fitted_attributes(change, says, tmp_path, monkeypatch):
     model = shoal.KMeans(3, random_state=0).fit(X)
     vars(model).update(change)
     with pytest.raises(ValueError, match=says):
@@ -353,19 +361,19 @@ def test_whole_but_made_by_no_fit(change, says, tmp_path, monkeypatch):
         shoal.load(tmp_path / "model.npz")
 
 
-def test_a_bomb(tmp_path):
-    path = sealed(tmp_path / "model.npz", told(estimator()), zipfile.ZIP_DEFLATED, **{"a0.npy": bytes(1 << 24)})
+def test_decompression_bomb(tmp_path):
+    path = write_sealed(tmp_path / "model.npz", manifest_of(estimator()), zipfile.ZIP_DEFLATED, **{"a0.npy": bytes(1 << 24)})
     with pytest.raises(InvalidModelError, match="compressed members"):
         shoal.load(path)
 
 
-def test_no_file(tmp_path):
+def test_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         shoal.load(tmp_path / "model.npz")
 
 
 class TestDisk:
-    """Whatever goes wrong while it is written, what was there before stays, and nothing else does."""
+    """If writing fails, the earlier file is unchanged and no other file remains."""
 
     @pytest.fixture
     def path(self, tmp_path):
@@ -388,7 +396,7 @@ class TestDisk:
         assert path.read_bytes() == before
         assert list(path.parent.iterdir()) == [path]
 
-    def test_a_disk_that_is_full_at_any_byte(self, path):
+    def test_disk_full_at_any_byte(self, path):
         resource = pytest.importorskip("resource")
         model, before = shoal.KMeans(3, random_state=0).fit(X), path.read_bytes()
         import signal
@@ -407,13 +415,13 @@ class TestDisk:
         finally:
             signal.signal(signal.SIGXFSZ, old)
 
-    def test_no_such_folder(self, path):
+    def test_missing_folder(self, path):
         with pytest.raises(OSError, match=r"model.npz"):
             shoal.save(shoal.KMeans(2), path.parent / "nowhere" / "model.npz")
 
 
-def test_import_stays_light():
-    """Neither Shoal itself nor what reads files brings anything heavy along before it is used."""
+def test_imports_are_lazy():
+    """Importing Shoal does not import large packages before they are used."""
     code = "import sys, shoal; dir(shoal); print(*[m for m in ('numpy', 'sklearn', 'numba', 'pyarrow') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() == []
     code = "import sys, shoal; shoal.open_rows, shoal.load; print(*[m for m in ('zarr', 'h5py') if m in sys.modules])"
@@ -429,8 +437,8 @@ def test_noise(tmp_path_factory, noise):
         shoal.load(path)
 
 
-def test_an_array_that_is_named_twice():
-    """Two states of a checkpoint that share their labels would write to each other's."""
+def test_shared_arrays():
+    """Two states of a checkpoint that share an array would overwrite each other's values."""
     one, other = Reader({"a0": np.zeros(3)}, "it").decode([{"$array": "a0"}, {"$array": "a0"}])
     one[0] = 1
     assert other[0] == 0

@@ -58,8 +58,8 @@ class TestOracle:
     def test_result_does_not_depend_on_rows_scored_at_once(self, monkeypatch, metric, dtype, stretches):
         X = (blobs(800, 20, 9, spread=3)[0]).astype(dtype)
         usual = fit(X, X[:30], metric=metric)
-        monkeypatch.setattr(streaming_means, "STRETCHES", stretches)
-        monkeypatch.setattr(streaming_means, "TOGETHER", 333)
+        monkeypatch.setattr(streaming_means, "ROWS_SCORED_AT_ONCE", stretches)
+        monkeypatch.setattr(streaming_means, "ROWS_READ_AT_ONCE", 333)
         other = fit(X, X[:30], metric=metric)
         np.testing.assert_array_equal(usual.labels_, other.labels_)
         np.testing.assert_array_equal(usual.cluster_centers_, other.cluster_centers_)

@@ -13,7 +13,7 @@ from shoal.data.sources import find_source
 from shoal.report import Curve, Options, Origin, gather
 from tests import naive
 from tests.strategies import blobs, cloud
-from tests.test_contract import ESTIMATORS, made
+from tests.test_contract import ESTIMATORS, make_estimator
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -24,7 +24,7 @@ X, Y = blobs(400, 5, 4)
 @pytest.mark.parametrize("cls", ESTIMATORS, ids=lambda cls: cls.__name__)
 def test_every_estimator(cls, layout):
     rows = layout(X)
-    model = made(cls, n_clusters=4, random_state=0).fit(rows)
+    model = make_estimator(cls, n_clusters=4, random_state=0).fit(rows)
     facts = gather(model, rows)
     np.testing.assert_array_equal(facts.sizes, np.bincount(model.labels_, minlength=4))
     assert (facts.n, facts.d, facts.k, facts.method.split()[0]) == (400, 5, 4, cls.__name__)

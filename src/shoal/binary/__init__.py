@@ -1,4 +1,4 @@
-"""Short binary codes of rows, and what can be done with them.
+"""Short binary codes of rows: hashing, packed storage and decoding.
 
 >>> import numpy as np
 >>> from shoal import binary
@@ -11,6 +11,8 @@ Codes of 1000 rows, 100 bits each (16000 bytes)
 array([-1, -1, -1,  1, -1], dtype=int8)
 """
 
-from .codes import Codes, LinearCode, itq, lsh
+from .codes import Codes
+from .hashing import itq, lsh
+from .linear_code import LinearCode
 
 __all__ = ["Codes", "LinearCode", "itq", "lsh"]

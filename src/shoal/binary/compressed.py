@@ -1,18 +1,19 @@
-"""`CompressedKMeans`: short binary codes that are learned together with the clusters, then k-means on the codes.
+"""`CompressedKMeans`: learn short binary codes that keep clusters apart, then run k-means on the codes.
 
-X. Shen, W. Liu, I. Tsang, F. Shen, Q.-S. Sun (2017), Compressed k-means for large-scale clustering, AAAI, Algorithm 1.
+X. Shen, W. Liu, I. Tsang, F. Shen, Q.-S. Sun (2017), Compressed k-means for large-scale clustering, AAAI.
+`shoal.papers.compressed_kmeans` is the algorithm exactly as published.
 
-Differs from the paper, unless `learn="paper"`:
-- Clusters of the subset come from k-means in few float coordinates (see `sketch`), not from the codes, and stay while the
-  hyperplanes learn. The loss (5) has no use for the truth: it falls for whatever clusters come first, and is least when all
-  rows have one code. From codes of random hyperplanes, learning makes bad clusters sure of themselves.
-- x is (y, 1): coordinates of unit variance along the leading directions, which is what alpha=10 and a step of 0.001 are made
-  for, and a threshold for each bit. Hyperplanes start halfway between two clusters, not at the mean.
-- A round is an epoch of batches, not one; learning ends when an epoch lowers the bound by less than a tenth, or would give
-  two clusters one code.
-Differs from the paper in any case: hyperplanes of LSH go through the mean (through the origin, the bits of rows that lie on
-one side of it are all alike); the subset has at least 5000 rows, and 10 a cluster; a cluster of codes keeps a bit where as many
-rows have it as have not, and one without rows moves to the code that is served worst.
+Differs from the paper:
+- The clusters of the subset come from k-means in a few float coordinates (see `sketch`) instead of from the codes, and stay the
+  same while the hyperplanes are learned. The loss (5) does not involve the rows: it decreases for any initial clusters and is
+  lowest if all rows have the same code, so learning from the codes of random hyperplanes reinforces poor clusters.
+- Rows are represented by their coordinates along the leading principal directions, scaled to unit variance, which the defaults
+  of alpha and the learning rate suit, and by a constant, so that each bit has a threshold. Hyperplanes start halfway between
+  two clusters instead of at the mean.
+- A round of learning is a pass over the subset instead of one batch. Learning ends when a round decreases the bound by less
+  than a tenth, or would give two clusters the same code.
+- The subset has at least 5000 rows and 10 per cluster; bits with tied votes keep their value; an empty cluster moves to the row
+  with the largest error.
 """
 
 from __future__ import annotations
@@ -21,115 +22,131 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..data.cancellation import TimeUp, time_limit
 from ..data.frame import Frame
 from ..data.rows import Rows
 from ..data.source import Source
 from ..data.statistics import enter_frame
 from ..data.types import Array
-from ..execution.deadline import Deadline
 from ..execution.memory import Workload
 from ..execution.threads import on_threads
 from ..fit import partition
 from ..fit.base import BaseCentroidClusterer
 from ..fit.callbacks import report_step
-from ..fit.checkpoint import CheckpointSession
-from ..fit.checkpoint_validation import is_valid_run, matches_template
 from ..fit.context import FitContext
 from ..fit.finalize import finalize, published_centers, round_as_published
-from ..fit.initializers import ArrayStarts, Initialization, Initializers
+from ..fit.initializers import ArrayStarts, Initialization
 from ..fit.input import check_rows
-from ..fit.loop import Limits, RunResult
-from ..fit.parameters import Count, keep
+from ..fit.loop import RunResult
+from ..fit.parameters import Count
 from ..fit.random_streams import generator
 from ..fit.restarts import FitResult
-from ..fit.schema import OneOf, Parts, Spec, bools, frame, matches
+from ..fit.schema import OneOf, Spec, bools, frame
 from ..kmeans import lloyd
-from ..kmeans.init import INITIALIZERS as FLOAT_INITIALIZERS
-from . import learning
-from . import paper_variant as letter
-from .codes import LINEAR_CODE, LinearCode, random_code
+from .code_learner import DIRECTIONS, CodeLearner, subset_size
 from .hamming import HammingSolver
-from .learning import LearningState, Rule
-from .sample import Centered, Sample, draw
+from .hashing import random_code
+from .learning import LearningParameters
+from .linear_code import LINEAR_CODE, LinearCode
 from .seeding import INITIALIZERS
-from .sketch import cluster, hyperplanes, sketch
 
-LEAST, PER_CENTER = 5000, 10  # rows of the subset, at least
-FEW = 100  # clusters for which three starts on the sketch take next to no time
-SAMPLE, DIRECTIONS, CENTERS, HYPERPLANES, BATCHES = range(5)  # streams of random numbers
-
-
-class Learned(NamedTuple):
-    """A code, the codes of the clusters that it was learned from, and how that went."""
-
-    code: LinearCode
-    centers: Array  # (k, n_bits) bool
-    outcome: RunResult  # without its state
+AUTO_STARTS, MAX_CLUSTERS_FOR_STARTS = 3, 100  # k-means++ starts on the sketch, which take little time up to so many clusters
 
 
 class CompressedKMeans(BaseCentroidClusterer):
-    """K-means on short binary codes: rows are compressed to a few bytes, once, and clustered by popcount.
+    """K-means on short binary codes that are learned from the rows.
 
     Parameters
     ----------
+    n_clusters : int, default=8
+        Number of clusters.
     n_bits : int, default=128
-        Bits of a code.
-    learn : {True, False, "paper"}, default=True
-        How codes come about. True: hyperplanes learn, from some of the rows, to leave their clusters whole, as in the paper
-        but from a better start; "paper": by the letter of the paper, if init is "random" and n_init is 1; False: random
-        hyperplanes (LSH), without learning; alpha, nu, beta and learning_rate then have no part in it.
+        Number of bits per code.
+    learn : bool, default=True
+        Whether to learn the code from a subset of the rows. If False, the code is made of random hyperplanes (LSH), and
+        `alpha`, `nu`, `beta` and `learning_rate` have no effect.
     alpha : float, default=10.0
-        Bits whose product with the hyperplane's direction is below 2 / alpha are in doubt and are learned from.
+        Weight of the products with the hyperplanes against the loss. Gradients come from bits whose product is below
+        2 / alpha in magnitude.
     nu : float, default=1.0
-        Squared length of a direction, at most.
+        Maximum squared norm of a hyperplane's normal.
     beta : float, default=0.01
-        Which share of the rows to learn from; at least 5000 rows and 10 a cluster, if there are as many.
+        Fraction of the rows to learn from. At least 5000 rows and 10 per cluster are used, if there are as many.
     learning_rate : float, default=0.001
-        Size of a step.
+        Learning rate of the stochastic gradient descent on the hyperplanes.
     refine : bool, default=False
-        End with one exact step in the space of X: centres are means of the rows there, rows go to the nearest of them.
-    init : {"k-means++", "random"}, array of shape (n_clusters, n_features) or callable, default="k-means++"
-        Where the clusters start, before there are codes: among the rows, or where you say. A callable is called as
-        `init(X, n_clusters, random_state=...)`, with a RandomState, and returns an array.
-    n_init : "auto" or int, default="auto"
-        How many starts to try before there are codes (if learn is False: on the codes); the best is kept. "auto" is 10 for
-        "random" and callables; for "k-means++" it is 3 if learn is True and there are up to 100 clusters, else 1. An array is
-        one start, whatever n_init says.
+        Whether to end with one exact step in the space of X: centroids become the means of their rows, and rows are assigned to
+        the nearest of them.
+    init : {"k-means++", "random"}, array-like of shape (n_clusters, n_features) or callable, default="k-means++"
+        Initialization method, or the initial centroids in the space of X. "random" chooses random rows. A callable is called
+        as ``init(X, n_clusters, random_state=random_state)`` with a RandomState and returns an array.
+    n_init : int or "auto", default="auto"
+        Number of initializations, of which the best is used: for the clusters that the code is learned from or, if `learn` is
+        False, for k-means on the codes. "auto" is 10 for "random" and callables. For "k-means++" it is 3 if `learn` is True and
+        there are at most 100 clusters, and 1 otherwise. An array is one initialization.
     max_iter : int, default=300
-        Most rounds of learning, and most steps of k-means on the codes.
+        Maximum number of rounds of learning, and of steps of k-means on the codes.
+    time_budget : float or None, default=None
+        Seconds from the call of `fit` within which to finish, at most half of them for learning. If the time is too short to
+        learn a code, random hyperplanes are used and a warning is issued. None for no limit.
     metric : {"euclidean", "cosine"}, default="euclidean"
-        "cosine" scales rows to unit length first. Rows of zeros have no direction and are refused.
-    ...
+        "cosine" scales rows to unit length first. Rows of zeros raise an error.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the random numbers. Pass an int for reproducible results.
+    n_threads : int or None, default=None
+        Number of threads. None uses as many as OpenMP would. The result does not depend on it.
+    callback : callable or None, default=None
+        Function called with a copy of each record of `history_`. The fit stops if it returns a true value.
+    verbose : int, default=0
+        Whether to print each record of `history_`.
 
     Attributes
     ----------
     code_ : LinearCode
-        `code_.encode(X)` gives the codes of rows (of unit length, for metric="cosine").
-    cluster_centers_ : bool array of shape (n_clusters, n_bits)
-        Codes that most bits of a cluster's rows agree with. With refine: means of the rows, (n_clusters, n_features).
+        Code of the rows: ``code_.encode(X)`` (rows scaled to unit length if `metric` is "cosine").
+    cluster_centers_ : ndarray of bool of shape (n_clusters, n_bits)
+        Majority of each bit over the rows of each cluster. If `refine` is True, means of the rows, of shape
+        (n_clusters, n_features).
+    labels_ : ndarray of int32 of shape (n_samples,)
+        Cluster of each row. Equal to ``predict(X)``.
     inertia_ : float
-        In how many bits the codes differ from their centres, added up. With refine: as in `KMeans`.
-    labels_, n_features_in_, feature_names_in_
-        As in scikit-learn. `labels_` equals `predict(X)`.
+        Weighted sum of the Hamming distances of the codes to their centroids. If `refine` is True, as in `KMeans`.
     n_iter_ : int
-        Steps of k-means on the codes.
-    stop_reason_ : str
-        Why it ended: "converged", "max_iter", "time_budget" or "callback".
+        Number of steps of k-means on the codes.
     history_ : list of dict
-        First a record for each round of learning: step, seconds, upper_bound and loss (8 and 5 of the paper, in bits a row of
-        the subset); then one for each step of k-means on the codes, as in `BinaryKMeans`.
+        One record per round of learning: step, seconds, upper_bound and loss (equations 8 and 5 of the paper, in bits per row
+        of the subset) and start; then one per step of k-means on the codes, as in `BinaryKMeans`.
+    stop_reason_ : {"converged", "max_iter", "time_budget", "callback"}
+        Why the fit ended.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`. Defined only if X has feature names that are all strings.
+
+    See Also
+    --------
+    BinaryKMeans : K-means on codes that exist already.
+    shoal.binary.itq : Code that is fitted to the rows without clusters.
+    KMeans : Exact k-means on the rows.
 
     Notes
     -----
-    While codes are clustered they take n_bits / 8 bytes a row, beside the labels; X is read once before, in blocks, and with
-    refine twice after. `transform` gives numbers of bits; with refine, distances.
+    Use it if the rows do not fit into memory, or if steps of exact k-means take too long. The codes take n_bits / 8 bytes per
+    row. X is read once to encode it, in blocks, and twice more if `refine` is True; steps compare codes only. `transform`
+    returns Hamming distances, or Euclidean distances if `refine` is True.
+
+    Differs from [1]_: the code is learned from clusters of the rows in a few coordinates rather than from clusters of random
+    codes, with a threshold for each bit, in passes over the subset.
+
+    References
+    ----------
+    .. [1] X. Shen, W. Liu, I. Tsang, F. Shen and Q.-S. Sun (2017), Compressed k-means for large-scale clustering, AAAI.
 
     Examples
     --------
@@ -144,7 +161,7 @@ class CompressedKMeans(BaseCentroidClusterer):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{name: rule for name, rule in BaseCentroidClusterer._parameter_constraints.items() if name != "tol"},
         "n_bits": [Count()],
-        "learn": ["boolean", StrOptions({"paper"})],
+        "learn": ["boolean"],
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "nu": [Interval(Real, 0, None, closed="neither")],
         "beta": [Interval(Real, 0, 1, closed="right")],
@@ -155,14 +172,8 @@ class CompressedKMeans(BaseCentroidClusterer):
 
     _initializers = INITIALIZERS
     _metric_of_centers = "hamming"
-    n_bits: int
-    learn: bool | str
-    alpha: float
-    nu: float
-    beta: float
-    learning_rate: float
-    refine: bool
     code_: LinearCode
+    cluster_centers_: NDArray[Any]
     _required_attributes = ("code_", "cluster_centers_")
     _prediction_attributes = (*BaseCentroidClusterer._prediction_attributes, "code_")
 
@@ -177,26 +188,42 @@ class CompressedKMeans(BaseCentroidClusterer):
         n_clusters: int = 8,
         *,
         n_bits: int = 128,
-        learn: bool | str = True,
+        learn: bool = True,
         alpha: float = 10.0,
         nu: float = 1.0,
         beta: float = 0.01,
         learning_rate: float = 0.001,
         refine: bool = False,
-        init: Any = "k-means++",
-        n_init: int | str = "auto",
+        init: Literal["k-means++", "random"] | ArrayLike | Callable[..., ArrayLike] = "k-means++",
+        n_init: int | Literal["auto"] = "auto",
         max_iter: int = 300,
         time_budget: float | None = None,
-        metric: str = "euclidean",
-        random_state: Any = None,
+        metric: Literal["euclidean", "cosine"] = "euclidean",
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
         n_threads: int | None = None,
         callback: Callable[[dict[str, Any]], bool | None] | None = None,
         verbose: int = 0,
     ) -> None:
-        keep(self, locals())
+        self.n_clusters = n_clusters
+        self.n_bits = n_bits
+        self.learn = learn
+        self.alpha = alpha
+        self.nu = nu
+        self.beta = beta
+        self.learning_rate = learning_rate
+        self.refine = refine
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.time_budget = time_budget
+        self.metric = metric
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.callback = callback
+        self.verbose = verbose
 
     def _source(self, X: Any, *, reset: bool) -> Source:
-        """X; its codes, if there are any yet and the model is about them."""
+        """Return the rows of X, or their codes if the fitted centroids are codes."""
         source = check_rows(self, X, reset=reset)
         if not reset:
             check_is_fitted(self, "code_")
@@ -206,175 +233,75 @@ class CompressedKMeans(BaseCentroidClusterer):
             return self.code_.encode_rows(rows)
 
     def _prepare(self, context: FitContext) -> FitContext:
-        """Learn a code, encode the rows, and let the solver work on the codes."""
-        rows, seed, limits = context.input_rows, context.seed, context.limits
-        given = self._given_starts(context)
+        """Learn a code, and return the context with the codes as rows."""
+        rows = context.input_rows
+        starts = self._initial_centers(context)
         self.history_, self.stop_reason_ = [], ""
-        learned = self._learned(rows, given, limits, context.session, context.skipped) if self.learn else None
-        initialization: Initialization = super()._initialization(context.X, None, seed)
-        if learned is not None:
-            self.code_, C, found = learned
-            self.history_ = found.history
-            self.stop_reason_ = found.reason if found.reason in ("callback", "time_budget") else ""
+        C = self._learn_code(context, starts) if self.learn else None
+        initialization: Initialization = super()._initialization(context.X, None, context.seed)
+        if C is not None:
             initialization = ArrayStarts([C])
         else:
-            self.code_ = random_code(rows, self.n_bits, generator(seed, DIRECTIONS))
-            if given[0] is not None:
-                initialization = ArrayStarts([np.asarray(self.code_.encode(C)) for C in given])
-        if self.stop_reason_ == "callback":  # the user has asked to stop: only label the rows
+            self.code_ = random_code(rows, self.n_bits, generator(context.seed, DIRECTIONS))
+            given = [np.asarray(self.code_.encode(start)) for start in starts if start is not None]
+            if given:
+                initialization = ArrayStarts(given)
+        limits = context.limits
+        if self.stop_reason_ == "callback":  # the callback stops the fit: only label the rows
             limits = limits._replace(max_iter=1)
         weights = rows.weights if rows.has_weights else None
         codes = rows.sibling(self.code_.encode_rows(rows), weights, Frame.of("hamming"))
         return replace(context, rows=codes, initialization=initialization, limits=limits).prepared(self)
 
-    def _given_starts(self, context: FitContext) -> list[Array | None]:
+    def _initial_centers(self, context: FitContext) -> list[Array | None]:
         """Return the initial centroids of every start in the space of X, or None where `init` names a method."""
         starts = context.initialization
         n_starts = starts.n_starts
         if isinstance(self.init, str):
-            several = self.n_init == "auto" and n_starts == 1 and self.learn not in (False, "paper")
-            return [None] * (3 if several and self.n_clusters <= FEW else n_starts)
+            several = self.n_init == "auto" and n_starts == 1 and self.learn
+            return [None] * (AUTO_STARTS if several and self.n_clusters <= MAX_CLUSTERS_FOR_STARTS else n_starts)
         return [starts.centers(context.input_rows, start) for start in range(n_starts)]
 
-    def _learned(
-        self, rows: Rows, told: list[Array | None], limits: Limits, session: CheckpointSession, skipped: list[str]
-    ) -> Learned | None:
-        """A code that suits the rows, if half of the time that is left is enough to learn one."""
-        learn = self._learn_by_the_letter if self.learn == "paper" else self._learn_from_a_sketch
-        lesson = partial(learn, rows, told, limits, session, skipped)
-        try:
-            with time_limit(limits.stage().end):
-                found: Learned = session.once("the code", lesson, partial(self._could_have_learned, rows.d))
-                return found
-        except TimeUp:
+    def _learn_code(self, context: FitContext, starts: list[Array | None]) -> Array | None:
+        """Learn `code_` and return the codes of the clusters, or None if the time is too short."""
+        parameters = LearningParameters(self.alpha, self.nu, self.learning_rate)
+        sizes = (self.n_clusters, self.n_bits, self.beta)
+        learned = CodeLearner(context, starts, self.init, *sizes, parameters, partial(report_step, self)).run()
+        if learned is None:
             self.stop_reason_ = "time_budget"
-            skipped[:] = ["the code is not learned, but made of random hyperplanes"]
             return None
-
-    def _could_have_learned(self, d: int, kept: Any) -> bool:
-        sizes = {"d": d, "k": self.n_clusters, "r": self.n_bits}
-        spec = Parts(Learned, {"code": LINEAR_CODE, "centers": bools("k", "r")})
-        return matches(spec, kept, sizes) and is_valid_run(kept.outcome, None, 0, self.n_clusters, learning.LearningInfo)
+        self.code_, C, run = learned
+        self.history_ = run.history
+        self.stop_reason_ = run.reason if run.reason in ("callback", "time_budget") else ""
+        return C
 
     def _memory(self, load: Workload) -> dict[str, float]:
-        count = min(load.n, max(LEAST, PER_CENTER * self.n_clusters, self.beta * load.n))
-        learned = {"codes": load.n * self.n_bits / 8, "rows to learn from": count * load.numbers * 2.0 * load.wide}
-        return {**super()._memory(load), **learned}
+        count = subset_size(load.n, self.n_clusters, self.beta)
+        own = {"codes": load.n * self.n_bits / 8, "rows to learn from": count * load.numbers * 2.0 * load.wide}
+        return {**super()._memory(load), **own}
 
     def _given_in_frame(self, rows: Rows, C: Array) -> Array:
         if not rows.frame.unit:
-            return C  # of any scale: they are encoded as the rows are
+            return C  # may be of any scale, because centroids are encoded like rows
         return super()._given_in_frame(rows, C)
 
     def _make_solver(self, context: FitContext) -> HammingSolver:
         return HammingSolver(context.rows)
 
-    def _subset(self, rows: Rows, seed: int) -> Sample:
-        size = max(LEAST, PER_CENTER * self.n_clusters, int(np.ceil(self.beta * len(rows))))
-        return draw(rows, size, generator(seed, SAMPLE))
-
-    def _places(
-        self, told: list[Array | None], put: Callable[[Array], Array], initializers: Initializers, seed: int
-    ) -> list[Callable[[Rows, Deadline], Array]]:
-        """Where each start's centres are among the rows to cluster: those that the user has told are put there."""
-
-        def place(start: int, C: Array | None) -> Callable[[Rows, Deadline], Array]:
-            if C is None:
-                rng = partial(generator, seed, CENTERS, start)
-                return lambda rows, deadline: initializers.methods[self.init](rows, self.n_clusters, rng(), deadline)
-            return lambda rows, deadline: put(C).astype(rows.dtype)
-
-        return [place(start, C) for start, C in enumerate(told)]
-
-    def _learn_from_a_sketch(
-        self, rows: Rows, told: list[Array | None], limits: Limits, session: CheckpointSession, skipped: list[str]
-    ) -> Learned:
-        seed = session.seed
-        short = sketch(self._subset(rows, seed), generator(seed, DIRECTIONS))
-        places = self._places(told, short.place, FLOAT_INITIALIZERS, seed)
-        find = partial(cluster, short, self.n_clusters, places, limits, rows.n_threads, skipped)
-        m = len(short.rows.weights)
-        labels = session.once(
-            "clusters of the sketch", find, lambda kept: matches_template(kept, np.zeros(m, np.int32), m, self.n_clusters)
-        )
-        W = hyperplanes(short, labels, self.n_clusters, self.n_bits, generator(seed, HYPERPLANES))
-        C = np.ones((self.n_clusters, self.n_bits), W.dtype)
-        clusters = partial(learning.majority, weights=short.rows.weights)
-        found = self._learn(short.rows, LearningState(W, C, labels), clusters, limits.part(), session, 0)
-        return Learned(short.code(found.state.W), found.state.C > 0, found._replace(state=None))
-
-    def _learn_by_the_letter(
-        self, rows: Rows, told: list[Array | None], limits: Limits, session: CheckpointSession, skipped: list[str]
-    ) -> Learned:
-        seed = session.seed
-        subset = self._subset(rows, seed)
-        lesson = subset.centered(rows.dtype, scaled=False)
-        W = generator(seed, DIRECTIONS).standard_normal((rows.d, self.n_bits)).astype(rows.dtype)
-        limits = limits.part()  # the other half is for the clusters of the codes
-        clusters = partial(letter.clusters, weights=lesson.weights, alpha=self.alpha, n_threads=rows.n_threads, limits=limits)
-        best: Any = None
-        for start, place in enumerate(self._places(told, lambda C: (C - subset.mean) @ W > 0, INITIALIZERS, seed)):
-            deadline = limits.stage()
-            begun = letter.begin(lesson, W, place, rows.n_threads, deadline)
-            found = self._learn(lesson, begun, clusters, limits, session, start)
-            if best is None or (found.info is not None and found.info.loss < best.info.loss):
-                best = found
-                skipped[:] = deadline.skipped
-            if found.reason in ("callback", "time_budget"):
-                best = best._replace(reason=found.reason)
-                break
-        code = LinearCode(subset.mean, best.state.W.astype(np.float32))
-        return Learned(code, best.state.C > 0, best._replace(state=None))
-
-    def _learn(
-        self,
-        lesson: Centered,
-        state: LearningState,
-        clusters: learning.Clusters,
-        limits: Limits,
-        session: CheckpointSession,
-        start: int,
-    ) -> RunResult:
-        """Round by round."""
-        rule = Rule(self.alpha, self.nu, self.learning_rate)
-        m, letter = len(state.labels), self.learn == "paper"
-        batches, epoch = (learning.one_batch, -(-m // learning.BATCH)) if letter else (learning.whole_epoch, 1)
-        advance = learning.step if letter else learning.careful_step
-
-        def step(state: LearningState) -> tuple[LearningState, learning.LearningInfo]:
-            some = batches(m, generator(session.seed, BATCHES, start, state.rounds))
-            state, info = advance(lesson, state, rule, clusters, some)
-            if not np.isfinite(state.W).all():
-                raise ValueError(
-                    f"learning_rate={self.learning_rate} takes hyperplanes beyond what floats hold: make it smaller."
-                )
-            return state, info
-
-        def tell(record: dict[str, Any], _: Any) -> bool:
-            record["start"] = start
-            return report_step(self, record)
-
-        begin = partial(learning.begin, lesson, state, clusters)
-        page, done = f"lessons of start {start}", lambda state, _: learning.done(state, epoch)
-        return session.drive(page, step, begin, done, limits, [tell], partial(self._is_lesson, state))
-
-    def _is_lesson(self, fresh: LearningState, kept: Any) -> bool:
-        return is_valid_run(kept, fresh, len(fresh.labels), self.n_clusters, learning.LearningInfo)
-
     def _set_fitted_attributes(self, result: FitResult) -> None:
-        learning_history, cut = self.history_, self.stop_reason_
-        super()._set_fitted_attributes(result._replace(run=result.run._replace(reason=cut or result.run.reason)))
+        learning_history, stop_reason = self.history_, self.stop_reason_
+        super()._set_fitted_attributes(result._replace(run=result.run._replace(reason=stop_reason or result.run.reason)))
         self.history_ = learning_history + self.history_
         if self.refine:
             self._refine(result.context)
 
     def _refine(self, context: FitContext) -> None:
-        """One step in the space of X, from the clusters of the codes. Those without codes are given rows, as in any fit."""
+        """Run one exact step in the space of X from the clusters of the codes. Clusters without codes are given a row."""
         rows, _ = enter_frame(context.input_rows)
         state = partition.initial_partition(rows, np.zeros((self.n_clusters, rows.d), rows.dtype))._replace(labels=self.labels_)
         state, _ = partition.advance(rows, state, partition.keep_labels, fill=False)
-        filled = state.counts > 0
-        centers = np.where(filled[:, None], state.centers, state.centers[filled.argmax()])  # an empty one lies nowhere yet
+        has_rows = state.counts > 0
+        centers = np.where(has_rows[:, None], state.centers, state.centers[has_rows.argmax()])  # empty clusters have no mean
         outcome = RunResult(state._replace(centers=centers), self.history_, self.stop_reason_, None)
         publish = partial(round_as_published, rows)
         (state, *_), energy = finalize(rows, outcome, lloyd.assign, publish, context.limits, context.skipped)

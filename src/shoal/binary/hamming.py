@@ -1,7 +1,7 @@
-"""K-means of rows of bits: labels by the centre that differs in the fewest, the first of equals; centres by majority.
+"""K-means on rows of bits: rows go to the centroid with the smallest Hamming distance, centroids take the majority of each bit.
 
-Centres of bits soon stop changing, one after the other. A row whose centre has not changed since it was labelled need not
-look at other centres that have not, either: the labels are the same.
+Most binary centroids stop changing after a few steps. A row whose centroid has not changed is compared only with those that
+have. This does not affect the labels.
 """
 
 from __future__ import annotations
@@ -19,43 +19,42 @@ from ..fit.partition import Partition, PartitionInfo, StepStats, advance, initia
 from ..fit.solver import Solver
 
 
-class Anchor(NamedTuple):
-    """The centres that the labels were found by."""
+class LabelingCenters(NamedTuple):
+    """Centroids of the last labeling, kept as the bounds of a partition."""
 
-    centers: Array
+    centers: Array  # (k, d) bool
 
     def forget(self, row: int) -> None:
-        """A row that was given to an empty cluster is its centre from then on; that has changed, so the row will look."""
+        """Do nothing for a row that an empty cluster has received: its centroid has changed, so it is compared with all."""
 
 
 def assign_block(
     block: BitBlock, labels: Array, weights: Array, centers: Centers, changed: Array, new: Centers, recompute: bool
 ) -> StepStats:
-    """One block's share of a step: rows whose centre has changed look at all, the others at the new ones alone."""
+    """Return one block's share of a step. Rows whose centroid has not changed are compared with the changed ones only."""
     old, k, ids = labels.copy(), len(centers.C), np.flatnonzero(changed)
-    unsure = changed[labels] | (labels < 0)
-    lost, kept = np.flatnonzero(unsure), np.flatnonzero(~unsure)
-    labels[lost] = block.take(lost).nearest(centers)
-    if len(ids) and len(kept):
-        near, far = block.take(kept).nearest_and_far(new)
-        own = block.pair_distances(kept, labels[kept], centers)
-        better = (far < own) | ((far == own) & (ids[near] < labels[kept]))
-        labels[kept[better]] = ids[near[better]]
-    distances = (len(block) - len(kept)) * k + len(kept) * len(ids)
-    return StepStats(block.moves(weights, old, labels, k, recompute), len(block) if distances else 0, distances)
+    needs_all = changed[labels] | (labels < 0)
+    full, partial = np.flatnonzero(needs_all), np.flatnonzero(~needs_all)
+    labels[full] = block.take(full).nearest(centers)
+    if len(ids) and len(partial):
+        nearest, distances = block.take(partial).nearest_and_far(new)
+        own = block.pair_distances(partial, labels[partial], centers)
+        is_nearer = (distances < own) | ((distances == own) & (ids[nearest] < labels[partial]))
+        labels[partial[is_nearer]] = ids[nearest[is_nearer]]
+    n_distances = len(full) * k + len(partial) * len(ids)
+    return StepStats(block.moves(weights, old, labels, k, recompute), len(block) if n_distances else 0, n_distances)
 
 
-def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Anchor]:
-    """The labels of all rows."""
+def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], LabelingCenters]:
+    """Return the block shares of a step, which label the rows as they are consumed, and the centroids of the labeling."""
     changed = np.ones(len(state.centers), bool)
     if state.bounds is not None:
         changed = (state.centers != state.bounds.centers).any(axis=1)
     centers = rows.prepare(state.centers)
     new = centers if changed.all() else rows.prepare(state.centers[changed])
     per_row = (state.labels, rows.weights)
-    return rows.map_blocks(assign_block, centers, changed, new, sums_need_recompute(state), per_row=per_row), Anchor(
-        state.centers
-    )
+    shares = rows.map_blocks(assign_block, centers, changed, new, sums_need_recompute(state), per_row=per_row)
+    return shares, LabelingCenters(state.centers)
 
 
 class HammingSolver(Solver):

@@ -1,15 +1,16 @@
-"""Hyperplanes that learn to leave clusters whole: the loss-augmented codes, the bound and the gradient step of compressed
-k-means.
+"""Stochastic gradient descent on the hyperplanes of a code, so that clusters keep their rows.
 
-X. Shen, W. Liu, I. Tsang, F. Shen, Q.-S. Sun (2017), Compressed k-means for large-scale clustering, AAAI, equations (7), (10),
-(12), (14) and (15). Codes are -1 and +1 here; bound and loss are in bits a row, a quarter of the paper's squared distances.
-Differs from the paper: fewer rows than a batch has pull as that many would, so that a weight does what repetition would.
+X. Shen, W. Liu, I. Tsang, F. Shen, Q.-S. Sun (2017), Compressed k-means for large-scale clustering, AAAI, equations (10), (12),
+(14) and (15). Letters are those of the paper: hyperplanes W (d, r), codes C (k, r) of the clusters, products F (m, r) of rows
+and hyperplanes. Codes are -1 and +1; bound and loss are in bits per row, a quarter of the squared distances of the paper.
+
+Differs from the paper: the clusters stay the same; a round is a pass over all rows; a gradient is scaled to a full batch, so
+that an integer weight is equivalent to repeating the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,108 +20,95 @@ from ..fit import partition
 from ..kernels import learning
 from .sample import Centered
 
-BATCH = 128  # rows in a batch, as in the paper
-ENOUGH = 0.1  # learning is done when an epoch has lowered the bound by less than this share
+BATCH_SIZE = 128  # rows per gradient, as in the paper
+MIN_DECREASE = 0.1  # relative decrease of the upper bound per round below which learning has converged
 
 
-class Rule(NamedTuple):
-    """The paper's parameters."""
+class LearningParameters(NamedTuple):
+    """Parameters of the paper."""
 
-    alpha: float
-    nu: float
-    eta: float
+    alpha: float  # weight of the products with the hyperplanes against the loss
+    nu: float  # maximum squared norm of a hyperplane
+    eta: float  # learning rate
 
 
 class LearningState(NamedTuple):
-    """Everything needed to go on."""
+    """Everything that the next round needs."""
 
     W: Array  # (d, r)
     C: Array  # (k, r) of -1 and +1
-    labels: Array  # (m) int32: which of them each row belongs to
+    labels: Array  # (m) int32: cluster of each row, which does not change
     rounds: int = 0
-    bounds: tuple[float, ...] = ()  # after each round
-    ended: bool = False  # another round would make one of two clusters
+    bounds: tuple[float, ...] = ()  # upper bound after each round
+    ended: bool = False  # whether another round would give two clusters the same code
 
 
 class LearningInfo(NamedTuple):
-    """What one round learned, in bits a row."""
+    """Measurements of one round, in bits per row."""
 
     upper_bound: float
     loss: float
 
 
-Clusters = Callable[[Array, LearningState], tuple[Array, Array]]  # products with W, state -> C, labels
-
-
 def signs(F: Array) -> Array:
-    """(6): the codes of rows whose products with W these are."""
+    """Return the signs of F as -1 and +1, with -1 for zero (equation 6)."""
     h: Array = np.where(F > 0, F.dtype.type(1), F.dtype.type(-1))
     return h
 
 
-def majority(F: Array, state: LearningState, weights: Array) -> tuple[Array, Array]:
-    """(12), the rows staying where they are. Where as many have a bit as have not, it stays what it was."""
-    votes, weight_sums = np.zeros(state.C.shape), np.bincount(state.labels, weights, len(state.C))
-    learning.votes(F, state.labels, weights, votes)
-    return signs(partition.majority(votes, weight_sums, state.C)), state.labels
+def cluster_codes(F: Array, C: Array, labels: Array, weights: Array) -> Array:
+    """Return the code that most rows of each cluster agree with (equation 12); bits with tied votes are those of C."""
+    votes, weight_sums = np.zeros(C.shape), np.bincount(labels, weights, len(C))
+    learning.votes(F, labels, weights, votes)
+    return signs(partition.majority(votes, weight_sums, C))
 
 
-def descend(rows: Centered, C: Array, labels: Array, W: Array, rule: Rule) -> Array:
-    """(10), (14) and (15): one step on a batch."""
+def initial_state(rows: Centered, W: Array, labels: Array, k: int) -> LearningState:
+    """Return the state before the first round, with the clusters' codes under W."""
+    C = np.ones((k, W.shape[1]), W.dtype)
+    return LearningState(W, cluster_codes(rows.along(W), C, labels, rows.weights), labels)
+
+
+def descend(rows: Centered, C: Array, labels: Array, W: Array, parameters: LearningParameters) -> Array:
+    """Return W after a gradient step on a batch (equations 10, 14 and 15)."""
     F = rows.along(W)
     D = np.empty_like(F)
-    learning.doubts(F, C, labels, rows.weights * (rule.eta * BATCH / rows.weights.sum()), rule.alpha, D)
+    step_sizes = rows.weights * (parameters.eta * BATCH_SIZE / rows.weights.sum())
+    learning.doubts(F, C, labels, step_sizes, parameters.alpha, D)
     W = W - rows.back(D)
-    lengths = np.linalg.norm(W, axis=0)
-    shrunk: Array = W * np.minimum(1, np.sqrt(rule.nu) / np.where(lengths > 0, lengths, 1)).astype(W.dtype)
-    return shrunk
-
-
-def begin(rows: Centered, state: LearningState, clusters: Clusters) -> LearningState:
-    """Before the first round: the clusters, by the codes that W gives."""
-    C, labels = clusters(rows.along(state.W), state)
-    return state._replace(C=C, labels=labels)
+    norms = np.linalg.norm(W, axis=0)
+    return np.asarray(W * np.minimum(1, np.sqrt(parameters.nu) / np.where(norms > 0, norms, 1)).astype(W.dtype))
 
 
 def step(
-    rows: Centered, state: LearningState, rule: Rule, clusters: Clusters, batches: list[Any]
+    rows: Centered, state: LearningState, parameters: LearningParameters, rng: np.random.Generator
 ) -> tuple[LearningState, LearningInfo]:
-    """One round: W by its batches, then the clusters. What is told is of the state that comes out."""
-    W = state.W
-    for ids in batches:
+    """Run one round: descend on every batch, then update the codes of the clusters.
+
+    A round after which two clusters would have the same code is discarded, and is the last one.
+    """
+    W, labels, n_batches = state.W, state.labels, -(-len(state.labels) // BATCH_SIZE)
+    for ids in np.array_split(rng.permutation(len(labels)), n_batches):
         check_cancelled()
-        W = descend(rows.take(ids), state.C, state.labels[ids], W, rule)
+        W = descend(rows.take(ids), state.C, labels[ids], W, parameters)
     F = rows.along(W)
-    C, labels = clusters(F, state)
-    info = _info(F, C, labels, rows.weights, rule)
+    C = cluster_codes(F, state.C, labels, rows.weights)
+    if _n_distinct(C) != _n_distinct(state.C):
+        return state._replace(ended=True), _measure(rows.along(state.W), state.C, labels, rows.weights, parameters)
+    info = _measure(F, C, labels, rows.weights, parameters)
     return LearningState(W, C, labels, state.rounds + 1, (*state.bounds, info.upper_bound)), info
 
 
-def careful_step(
-    rows: Centered, before: LearningState, rule: Rule, clusters: Clusters, batches: list[Any]
-) -> tuple[LearningState, LearningInfo]:
-    """The same, but a round that would give two clusters one code is not made, and the last."""
-    after, info = step(rows, before, rule, clusters, batches)
-    if len(np.unique(after.C, axis=0)) == len(np.unique(before.C, axis=0)):
-        return after, info
-    return before._replace(ended=True), _info(rows.along(before.W), before.C, before.labels, rows.weights, rule)
+def _n_distinct(C: Array) -> int:
+    return len(np.unique(C, axis=0))
 
 
-def _info(F: Array, C: Array, labels: Array, weights: Array, rule: Rule) -> LearningInfo:
-    sums = learning.bound_and_loss(F, C, labels, weights, rule.alpha)
+def _measure(F: Array, C: Array, labels: Array, weights: Array, parameters: LearningParameters) -> LearningInfo:
+    """Return the upper bound (8) and the loss (5)."""
+    sums = learning.bound_and_loss(F, C, labels, weights, parameters.alpha)
     return LearningInfo(*(total / float(weights.sum()) for total in sums))
 
 
-def done(state: LearningState, epoch: int) -> bool:
-    """Has an epoch of so many rounds lowered the bound by little?"""
-    return state.ended or (len(state.bounds) > epoch and state.bounds[-1] >= (1 - ENOUGH) * state.bounds[-1 - epoch])
-
-
-def one_batch(m: int, rng: np.random.Generator) -> list[Array]:
-    """A batch of m rows, drawn anew in each round."""
-    return [np.arange(m) if m <= BATCH else rng.choice(m, BATCH, replace=False, shuffle=False)]
-
-
-def whole_epoch(m: int, rng: np.random.Generator) -> list[Array]:
-    """All m rows in a random order, batch by batch."""
-    return np.array_split(rng.permutation(m), -(-m // BATCH))
+def has_converged(state: LearningState, info: LearningInfo) -> bool:
+    """Return whether the last round has hardly decreased the upper bound, or another one would merge two clusters."""
+    return state.ended or (len(state.bounds) > 1 and state.bounds[-1] >= (1 - MIN_DECREASE) * state.bounds[-2])

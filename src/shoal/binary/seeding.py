@@ -1,8 +1,9 @@
-"""Where the centres of codes start: random codes, or k-means++ by the number of bits that differ.
+"""Initialization of k-means on bits: random codes, or k-means++ with the Hamming distance.
 
 D. Arthur, S. Vassilvitskii (2007), k-means++: the advantages of careful seeding, SODA.
-Differs from the paper: each centre is the best of a few drawn ones, and of many codes, a sample is looked at. Between bits,
-squared distance and number of bits are the same.
+
+Differs from the paper: each centroid is the best of a few candidates (greedy k-means++), and large inputs are sampled. The
+squared Euclidean distance between codes equals the Hamming distance.
 """
 
 from __future__ import annotations
@@ -18,52 +19,52 @@ from ..fit.random_streams import draw, draw_at_once
 from ..kernels import bits
 from ..kmeans.init import init_memory
 
-SAMPLE_LEAST, SAMPLE_PER_CENTER = 20_000, 20
+MIN_SAMPLE_ROWS, SAMPLE_ROWS_PER_CENTER = 20_000, 20  # rows that centroids are chosen from
 
 
 def distinct(rows: Rows, k: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Different codes, sorted by what they hold, and what each weighs: so a weight does what repetition would."""
-    n, size = len(rows), max(SAMPLE_LEAST, SAMPLE_PER_CENTER * k)
-    ids, mass = np.arange(min(n, size)), np.ones(size)
+    """Return the distinct codes of a sample, sorted, and their weights. An integer weight is equivalent to repeating a row."""
+    n, size = len(rows), max(MIN_SAMPLE_ROWS, SAMPLE_ROWS_PER_CENTER * k)
+    ids, weights = np.arange(min(n, size)), np.ones(size)
     if n <= size:
-        mass = rows.weights
+        weights = rows.weights
     elif rows.has_weights:
         ids = draw(rng, rows.weights, size)
     else:
         ids = rng.integers(n, size=size)
-    words, which = np.unique(rows.source.take(ids), axis=0, return_inverse=True)
-    total = np.bincount(which.ravel(), mass, len(words))
-    return words[total > 0], total[total > 0]
+    words, inverse = np.unique(rows.source.take(ids), axis=0, return_inverse=True)
+    sums = np.bincount(inverse.ravel(), weights, len(words))
+    return words[sums > 0], sums[sums > 0]
 
 
 def random_codes(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
-    """k codes, drawn by weight; different ones, as long as there are any."""
-    words, mass = distinct(rows, k, rng)
-    order = np.argsort(rng.exponential(size=len(words)) / mass)
+    """Draw k codes with probability proportional to weight; distinct ones if there are k."""
+    words, weights = distinct(rows, k, rng)
+    order = np.argsort(rng.exponential(size=len(words)) / weights)
     return unpacked(words[np.resize(order, k)], rows.d).astype(rows.dtype)
 
 
 def plus_plus(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
-    """k codes, each drawn by how many bits it differs from those before: the best of a few such."""
-    words, mass = distinct(rows, k, rng)
-    across = np.ascontiguousarray(words.T)
-    least, saved = np.full(len(words), float(rows.d)), np.empty(2 + int(np.log(k)))
+    """Choose k codes by greedy k-means++: candidates are drawn by weight times distance to the nearest chosen code."""
+    words, weights = distinct(rows, k, rng)
+    words_T = np.ascontiguousarray(words.T)
+    distances, saved = np.full(len(words), float(rows.d)), np.empty(2 + int(np.log(k)))
     chosen, pace = np.empty(k, np.int64), Pace(k, deadline)
     for j in range(k):
         if deadline.expired():
-            deadline.skip(f"{k - j:,} of {k:,} starting centres were drawn at once")
-            chosen[j:] = draw_at_once(rng, mass * least, k - j, np.arange(len(mass)))
+            deadline.skip(f"{k - j:,} of {k:,} initial centroids were drawn at once")
+            chosen[j:] = draw_at_once(rng, weights * distances, k - j, np.arange(len(weights)))
             break
-        count = 1 if pace.is_late(j) or not j else len(saved)
-        if j and count == 1:
-            deadline.skip("starting centres were drawn without a choice between candidates")
-        tried = draw(rng, mass * least, count)
+        n_candidates = 1 if pace.is_late(j) or not j else len(saved)
+        if j and n_candidates == 1:
+            deadline.skip("initial centroids were drawn without a choice between candidates")
+        candidates = draw(rng, weights * distances, n_candidates)
         best = 0
-        if len(tried) > 1:
-            bits.saved(across, tried, mass, least, saved)
+        if len(candidates) > 1:
+            bits.saved(words_T, candidates, weights, distances, saved)
             best = int(saved.argmax())
-        chosen[j] = tried[best]
-        bits.lower_least(across, chosen[j], least)
+        chosen[j] = candidates[best]
+        bits.lower_least(words_T, chosen[j], distances)
     return unpacked(words[chosen], rows.d).astype(rows.dtype)
 
 

@@ -23,7 +23,7 @@ from .context import FitContext, open_fit
 from .environment import FitEnvironment
 from .finalize import published_centers
 from .initializers import Initialization, Initializers, InitParameters
-from .parameters import ATTRIBUTES, MAX_THREADS, PARAMETERS, Count, share_docs
+from .parameters import MAX_THREADS, Count
 from .restarts import FitResult, run
 from .solver import Solver
 
@@ -63,10 +63,6 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
     random_state: Any
     callback: Callable[[dict[str, Any]], bool | None] | None
     verbose: int
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        share_docs(cls, PARAMETERS, ATTRIBUTES)
 
     @abstractmethod
     def _make_solver(self, context: FitContext) -> Solver:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from ..binary.codes import LINEAR_CODE, LinearCode
+from ..binary.linear_code import LINEAR_CODE, LinearCode
 from ..data.types import warn
 from ..exceptions import InvalidModelError
 from ..fit.schema import check_fitted_state, check_unchanged_parameters

@@ -13,7 +13,7 @@ from typing import Any
 CLASSES = {  # tag -> where the class is
     "binary_kmeans": "shoal.binary.binary_kmeans:BinaryKMeans",
     "compressed_kmeans": "shoal.binary.compressed:CompressedKMeans",
-    "compressed_kmeans.codes": "shoal.binary.compressed:Learned",
+    "compressed_kmeans.codes": "shoal.binary.code_learner:LearnedCode",
     "compressed_kmeans.info": "shoal.binary.learning:LearningInfo",
     "compressed_kmeans.state": "shoal.binary.learning:LearningState",
     "exact_spectral": "shoal.spectral.exact:ExactSpectral",
@@ -30,7 +30,7 @@ CLASSES = {  # tag -> where the class is
     "landmark_spectral.map": "shoal.spectral.landmarks:LandmarkMap",
     "landmark_spectral.state": "shoal.spectral.landmarks:LandmarkState",
     "lanczos.state": "shoal.spectral.lanczos:LanczosState",
-    "linear_code": "shoal.binary.codes:LinearCode",
+    "linear_code": "shoal.binary.linear_code:LinearCode",
     "mini_batch_kmeans": "shoal.kmeans.minibatch:MiniBatchKMeans",
     "mini_batch_kmeans.info": "shoal.kmeans.minibatch:MiniBatchInfo",
     "mini_batch_kmeans.state": "shoal.kmeans.minibatch:MiniBatchState",

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import binary
 from ..binary.binary_kmeans import BinaryKMeans
-from ..binary.compressed import LEAST as LEARNED
+from ..binary.code_learner import MIN_SUBSET
 from ..binary.compressed import CompressedKMeans
 from ..data.types import Array
 from ..kmeans.kmeans import KMeans
@@ -24,13 +24,14 @@ from ..report.words import count_noun
 from ..spectral.landmarks import LandmarkSpectral
 from ..spectral.nystrom import NystromSpectral
 from .claims import Check, Claim
+from .compressed_kmeans import compressed_kmeans
 from .data import Rows
 from .run import Experiment, Finding, Paper, Run, Shown
 from .show import chart, gallery, grid, ranks
 
 KM, KMPP, NYSTROM, LSC, LSH, CKM = "k-means", "k-means++", "Nyström", "LSC-K", "LSH + bk-means", "CKM"
-LETTER = "CKM (paper variant)"
-METHODS = (KM, KMPP, NYSTROM, LSC, LSH, CKM, LETTER)
+PAPER_CKM = "CKM (paper variant)"
+METHODS = (KM, KMPP, NYSTROM, LSC, LSH, CKM, PAPER_CKM)
 SETS = {"news": ("RCV1", 128), "covtype": ("CovType", 32), "mnist": ("MNIST8M", 128)}  # data set in the paper, bits per code
 SPEED = {  # published speed-ups over k-means, in the order of METHODS
     "RCV1": (1, 0.75, 3.13, 0.93, 47.75, 11.94), "CovType": (1, 1.55, 0.44, 0.26, 17.0, 5.67),
@@ -133,19 +134,35 @@ CLAIMS = (
 )
 
 
-def model(name: str, k: int, bits: int, seed: int, n: int) -> Any:
-    """Return a method by its name, for n rows and k clusters."""
-    some = min(500, n // 4)
-    made: dict[str, Callable[[], Any]] = {
+def estimator(name: str, k: int, bits: int, seed: int, n: int) -> Any:
+    """Return the estimator of a method for n rows and k clusters."""
+    n_landmarks = min(500, n // 4)  # 500 in the paper
+    makers: dict[str, Callable[[], Any]] = {
         KM: lambda: KMeans(k, init="random", n_init=1, random_state=seed),
         KMPP: lambda: KMeans(k, n_init=1, random_state=seed),
-        NYSTROM: lambda: NystromSpectral(k, n_samples=some, random_state=seed),
-        LSC: lambda: LandmarkSpectral(k, n_landmarks=some, random_state=seed),
+        NYSTROM: lambda: NystromSpectral(k, n_samples=n_landmarks, random_state=seed),
+        LSC: lambda: LandmarkSpectral(k, n_landmarks=n_landmarks, random_state=seed),
         LSH: lambda: CompressedKMeans(k, n_bits=bits, learn=False, init="random", n_init=1, random_state=seed),
         CKM: lambda: CompressedKMeans(k, n_bits=bits, random_state=seed),
-        LETTER: lambda: CompressedKMeans(k, n_bits=bits, learn="paper", init="random", n_init=1, random_state=seed),
     }
-    return made[name]()
+    return makers[name]()
+
+
+def cluster(name: str, X: Any, k: int, bits: int, seed: int) -> Array:
+    """Return the labels that a method finds."""
+    if name == PAPER_CKM:
+        return compressed_kmeans(X, k, bits, seed=seed).labels
+    labels: Array = estimator(name, k, bits, seed, X.shape[0]).fit(X).labels_
+    return labels
+
+
+def learning_curves(name: str, X: Any, k: int, bits: int) -> tuple[Array, Array]:
+    """Return the upper bound and the loss after each round of learning."""
+    if name == PAPER_CKM:
+        result = compressed_kmeans(X, k, bits)
+        return np.array(result.upper_bounds), np.array(result.losses)
+    history = [r for r in estimator(name, k, bits, 0, X.shape[0]).fit(X).history_ if "upper_bound" in r]
+    return np.array([r["upper_bound"] for r in history]), np.array([r["loss"] for r in history])
 
 
 def contest(run: Run, name: str) -> Finding:
@@ -156,11 +173,11 @@ def contest(run: Run, name: str) -> Finding:
     seconds: dict[str, list[float]] = {m: [] for m in METHODS}
     scores: dict[str, list[float]] = {m: [] for m in METHODS}
     for method in METHODS:
-        model(method, 2, bits, 0, 400).fit(data.X[:400])  # compile kernels
+        cluster(method, data.X[:400], 2, bits, 0)  # compile kernels
     for seed in run.seeds(10):
         for method in METHODS:
             begun = time.perf_counter()
-            labels = model(method, k, bits, seed, data.n).fit(data.X).labels_
+            labels = cluster(method, data.X, k, bits, seed)
             seconds[method].append(time.perf_counter() - begun)
             scores[method].append(accuracy(data.y, labels))
     took = {m: float(np.median(v)) for m, v in seconds.items()}
@@ -179,7 +196,7 @@ def contest(run: Run, name: str) -> Finding:
     )  # fmt: skip
     others = max(acc[m] for m in METHODS[:4])
     measured, fastest = dict[str, float](), min(took[m] for m in METHODS[1:4])
-    for method in (CKM, LETTER):
+    for method in (CKM, PAPER_CKM):
         measured |= {
             f"speed-up of {method} over k-means": took[KM] / took[method],
             f"speed-up of {method} over the fastest of Nyström, LSC-K and k-means++": fastest / took[method],
@@ -195,10 +212,9 @@ def losses(run: Run) -> Finding:
     data = run.load("news", run.of(600, 20_000, None))
     k = run.of(5, 20, 20)
     shown, measured = list[Shown](), dict[str, float]()
-    for method, words in ((LETTER, "paper variant"), (CKM, "Shoal's default")):
-        history = [r for r in model(method, k, 128, 0, data.n).fit(data.X).history_ if "upper_bound" in r]
-        bound, loss = (np.array([record[key] for record in history]) for key in ("upper_bound", "loss"))
-        rounds = np.arange(len(history)) + 1.0
+    for method, words in ((PAPER_CKM, "paper variant"), (CKM, "Shoal's default")):
+        bound, loss = learning_curves(method, data.X, k, 128)
+        rounds = np.arange(len(bound)) + 1.0
         shown.append(
             chart(
                 f"compressed-1-{len(shown)}", f"Figure 1: {words}, news",
@@ -223,7 +239,7 @@ def _settled(values: Array) -> float:
     return float(far[-1]) + 2 if len(far) else 1.0
 
 
-def _once(model: Any, X: Any) -> float:
+def _seconds_per_step(model: Any, X: Any) -> float:
     """Return the seconds of the shortest step."""
     seconds = [record["seconds"] for record in model.fit(X).history_ if "energy" in record]
     return float(min(np.diff([0.0, *seconds])))
@@ -240,8 +256,8 @@ def iterations(run: Run) -> Finding:
         for k in counts:
             run.tell(0.3 * len(rows) + 0.1 * counts.index(k) / len(counts))
             common: dict[str, Any] = {"init": "random", "n_init": 1, "max_iter": 3, "random_state": 0}
-            times[KM].append(_once(KMeans(k, algorithm="lloyd", **common), data.X))
-            times[CKM].append(_once(BinaryKMeans(k, **common), codes))
+            times[KM].append(_seconds_per_step(KMeans(k, algorithm="lloyd", **common), data.X))
+            times[CKM].append(_seconds_per_step(BinaryKMeans(k, **common), codes))
             measured[f"{name}, k = {k}: time per iteration of k-means / of CKM"] = times[KM][-1] / times[CKM][-1]
         series.append(Line(name, np.array(counts, float), np.array(times[KM]) / np.array(times[CKM])))
         size = 8 * data.n * data.X.shape[1] / codes.words.nbytes
@@ -267,7 +283,7 @@ def shares(run: Run) -> Finding:
         data = run.load(name, run.of(600, 20_000, None))
         bits, found = SETS[name][1], []
         assert data.y is not None
-        k, betas = int(data.y.max()) + 1, [beta for beta in BETAS if beta == 1 or beta * data.n >= LEARNED]
+        k, betas = int(data.y.max()) + 1, [beta for beta in BETAS if beta == 1 or beta * data.n >= MIN_SUBSET]
         for seed in run.seeds(run.of(1, 3, 10)):
             options: dict[str, Any] = {"n_bits": bits, "random_state": seed}
             labels = [CompressedKMeans(k, beta=beta, **options).fit(data.X).labels_ for beta in betas]
@@ -290,21 +306,16 @@ def shares(run: Run) -> Finding:
 def cases(run: Run) -> Finding:
     """Reproduce Figure 5: rows nearest to the centroids of some clusters."""
     data = run.load("mnist", run.of(600, 20_000, None))
-    fitted = model(CKM, 10, 128, 0, data.n).fit(data.X)
-    far = np.asarray(fitted.transform(data.X)).min(axis=1)
+    fitted = estimator(CKM, 10, 128, 0, data.n).fit(data.X)
+    distances = np.asarray(fitted.transform(data.X)).min(axis=1)
     lines = []
     for j in range(8):
-        mine = np.flatnonzero(fitted.labels_ == j)
-        lines.append((f"Cluster {j}, {len(mine):,} rows", [_picture(data, i) for i in mine[np.argsort(far[mine])][:10]]))
+        members = np.flatnonzero(fitted.labels_ == j)
+        nearest = members[np.argsort(distances[members])][:10]
+        lines.append((f"Cluster {j}, {len(members):,} rows", [_picture(data, i) for i in nearest]))
     caption = "The ten rows of each cluster whose codes are nearest to the centroid."
-    return Finding(
-        [
-            gallery(
-                "Figure 5: clusters of digits", lines, "Photographs of ILSVRC2012; similar ones are in one cluster.", caption
-            )
-        ],
-        {},
-    )
+    published = "Photographs of ILSVRC2012; similar ones are in one cluster."
+    return Finding([gallery("Figure 5: clusters of digits", lines, published, caption)], {})
 
 
 def _picture(data: Rows, i: int) -> str:

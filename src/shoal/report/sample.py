@@ -13,7 +13,7 @@ from ..data.rows import Rows
 from ..data.types import Array, is_sparse
 from ..fit.centroid_model import near_block
 from ..fit.random_streams import Stream, generator
-from ..metrics import davies_bouldin_index, row_silhouettes
+from ..metrics.internal import davies_bouldin_index, row_silhouettes
 from .cluster_statistics import ClusterStatistics, stack_rows
 from .facts import Map, Options, Quality
 

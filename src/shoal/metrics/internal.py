@@ -1,122 +1,26 @@
-"""Clustering quality measures, computed block by block in float64.
-
-Measures against known classes: `accuracy`, `purity` and two of scikit-learn. Measures of a clustering by itself: `energy`,
-`simplified_silhouette`, `davies_bouldin`. `knee` chooses a number of clusters from a curve of energies.
-"""
+"""Measures of a clustering by itself, which need no classes."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
-from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils._param_validation import StrOptions, validate_parameter_constraints
 
-from .data.blocks import Block, Centers, DenseBlock, nearest_others, rounding
-from .data.frame import Frame
-from .data.rows import Rows
-from .data.source import FileSource
-from .data.tables import column_names
-from .data.types import Array
-from .data.validation import check_centers, check_same_columns, check_weights
-from .execution.threads import on_threads
-from .fit.centroid_model import near_block
-from .fit.input import check_rows
-from .fit.parameters import MAX_THREADS, Count
-from .fit.partition import energy_block
-
-__all__ = [
-    "accuracy",
-    "adjusted_rand_score",
-    "davies_bouldin",
-    "energy",
-    "knee",
-    "normalized_mutual_info_score",
-    "purity",
-    "simplified_silhouette",
-]
+from ..data.blocks import Block, Centers, DenseBlock, nearest_others, rounding
+from ..data.frame import Frame
+from ..data.rows import Rows
+from ..data.source import FileSource
+from ..data.tables import column_names
+from ..data.types import Array
+from ..data.validation import check_centers, check_same_columns, check_weights
+from ..execution.threads import on_threads
+from ..fit.centroid_model import near_block
+from ..fit.input import check_rows
+from ..fit.parameters import MAX_THREADS, Count
+from ..fit.partition import energy_block
 
 MAX_PAIRS_PER_BATCH = 1 << 20  # pairs of centroids compared at a time (8 MB per float64 array); does not affect results
-# Ratio of the slopes before and after a knee, on logarithmic axes. Rows without clusters have a ratio of about 1; the
-# tests need a margin for the noise of real curves.
-MIN_SLOPE_RATIO = 2.5
-
-
-def _encode_labels(labels: Any, name: str) -> Array:
-    """Return labels of any type as integers 0, 1, ..."""
-    try:
-        array = np.asarray(labels)
-        if array.ndim != 1 or not len(array):
-            raise ValueError(f"its shape is {array.shape}")
-        missing = [v is None or v != v for v in array] if array.dtype == object else array != array
-        if np.any(missing):
-            raise ValueError(f"the label of row {int(np.argmax(missing))} is missing")
-        codes: Array = np.unique(array, return_inverse=True)[1]
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a list of labels, one for each of one or more rows: {error}.") from error
-    return codes
-
-
-def _contingency(labels_true: Any, labels_pred: Any) -> Array:
-    """Return the contingency table: number of rows of class i in cluster j."""
-    true, pred = _encode_labels(labels_true, "labels_true"), _encode_labels(labels_pred, "labels_pred")
-    if len(true) != len(pred):
-        raise ValueError(f"labels_true has {len(true)} labels and labels_pred has {len(pred)}: pass both for the same rows.")
-    table: Array = contingency_matrix(true, pred)
-    return table
-
-
-def accuracy(labels_true: Any, labels_pred: Any) -> float:
-    """Fraction of correctly labelled rows under the best one-to-one matching of clusters to classes.
-
-    Parameters
-    ----------
-    labels_true : array-like of shape (n_samples,)
-        Classes of the rows, of any type.
-    labels_pred : array-like of shape (n_samples,)
-        Clusters of the rows, of any type.
-
-    Returns
-    -------
-    score : float
-        Between 0 and 1; higher is better.
-
-    Examples
-    --------
-    >>> from shoal.metrics import accuracy
-    >>> accuracy([0, 0, 1, 1], [5, 5, 5, 2])
-    0.75
-    """
-    table = _contingency(labels_true, labels_pred)
-    rows, columns = linear_sum_assignment(table, maximize=True)
-    return float(table[rows, columns].sum() / table.sum())
-
-
-def purity(labels_true: Any, labels_pred: Any) -> float:
-    """Fraction of rows that belong to the most frequent class of their cluster.
-
-    Parameters
-    ----------
-    labels_true : array-like of shape (n_samples,)
-        Classes of the rows, of any type.
-    labels_pred : array-like of shape (n_samples,)
-        Clusters of the rows, of any type.
-
-    Returns
-    -------
-    score : float
-        Between 0 and 1; higher is better.
-
-    Examples
-    --------
-    >>> from shoal.metrics import purity
-    >>> purity([0, 0, 1, 1], [5, 5, 5, 2])
-    0.75
-    """
-    table = _contingency(labels_true, labels_pred)
-    return float(table.max(axis=0).sum() / table.sum())
 
 
 def _frame_for(centers: Array, metric: str) -> Frame:
@@ -347,53 +251,3 @@ def davies_bouldin_index(C: Array, mean_distances: Array, frame: Frame) -> float
         exact = similarities(sums[line, other], block.pair_distances(batch[line], other, centers))
         np.maximum.at(max_similarity, batch[line], exact)
     return float(max_similarity.mean()) if len(C) > 1 else 0.0
-
-
-def knee(k: Any, energy: Any) -> int | None:
-    """Find the knee (elbow) of a curve of energies over the number of clusters.
-
-    Parameters
-    ----------
-    k : array-like of int of shape (n_points,)
-        Numbers of clusters, in increasing order.
-    energy : array-like of float of shape (n_points,)
-        Energy (inertia) for each number of clusters.
-
-    Returns
-    -------
-    knee : int or None
-        Number of clusters at the knee; None if the curve has no clear knee.
-
-    Notes
-    -----
-    For rows without clusters the energy falls like a power of k [1]_: a straight line on logarithmic axes. A knee is a point
-    before which the curve, on these axes, falls at least 2.5 times as steeply as after it. The slope before is the smaller
-    one of those from the two preceding points, and the slope after the largest one to any later point, so that a single
-    outlier makes no knee. The last k must be at least 1.3 times that of the knee, so that the end of the curve makes none.
-
-    References
-    ----------
-    .. [1] P. Zador (1982), Asymptotic quantization error of continuous signals, doi:10.1109/TIT.1982.1056490.
-
-    Examples
-    --------
-    >>> from shoal.metrics import knee
-    >>> knee([1, 2, 3, 4, 5, 6], [100, 60, 10, 9, 8.2, 7.6])
-    3
-    >>> knee([1, 2, 4, 8, 16], [100, 50, 25, 12.5, 6.25]) is None
-    True
-    """
-    counts, energies = np.asarray(k, np.float64), np.asarray(energy, np.float64)
-    if counts.ndim != 1 or counts.shape != energies.shape or not (np.diff(counts) > 0).all() or (counts < 1).any():
-        raise ValueError("k must be increasing numbers of clusters, 1 or greater, with one energy for each.")
-    if not np.isfinite(energies).all() or (energies < 0).any():
-        raise ValueError("energy must be finite and not negative: leave out points whose energy is not known.")
-    x, y = np.log(counts), np.log(np.maximum(energies, max(energies.max(initial=0), 1e-300) * 1e-12))
-    best, found = MIN_SLOPE_RATIO, None
-    for i in range(1, int(np.searchsorted(x, x.max(initial=0) - np.log(1.3), "right"))):
-        preceding = slice(max(i - 2, 0), i)
-        before = ((y[preceding] - y[i]) / (x[i] - x[preceding])).min()
-        after = max(((y[i] - y[i + 1 :]) / (x[i + 1 :] - x[i])).max(), 1e-3)
-        if before / after >= best:
-            best, found = before / after, int(counts[i])
-    return found
