@@ -26,7 +26,6 @@ from .sketch import Sketch, cluster, hyperplanes, sketch
 
 # The subset must hold enough rows of every cluster to estimate the bits of its code.
 MIN_SUBSET, MIN_SUBSET_PER_CLUSTER = 5000, 10  # rows
-SAMPLE, DIRECTIONS, CENTERS, HYPERPLANES, BATCHES = range(5)  # random streams
 TIME_BUDGET_FALLBACK = "the code is not learned, but made of random hyperplanes"
 
 
@@ -82,8 +81,8 @@ class CodeLearner:
 
     def _learn(self) -> LearnedCode:
         """Cluster the subset in a few coordinates, then learn hyperplanes that keep its clusters apart."""
-        subset = draw(self.rows, subset_size(len(self.rows), self.k, self.beta), self._random(SAMPLE))
-        short = sketch(subset, self._random(DIRECTIONS))
+        subset = draw(self.rows, subset_size(len(self.rows), self.k, self.beta), self._random(Stream.CODE_SAMPLE))
+        short = sketch(subset, self._random(Stream.CODE_DIRECTIONS))
         state = self._initial_state(short, self._cluster_labels(short))
         run = self.context.session.drive(
             "the hyperplanes",
@@ -112,15 +111,15 @@ class CodeLearner:
         C = self.starts[start]
         if C is not None:
             return short.place(C).astype(rows.dtype)
-        return INITIALIZERS.methods[self.init](rows, self.k, self._random(CENTERS, start), deadline)
+        return INITIALIZERS.methods[self.init](rows, self.k, self._random(Stream.CODE_CENTERS, start), deadline)
 
     def _initial_state(self, short: Sketch, labels: Array) -> LearningState:
-        W = hyperplanes(short, labels, self.k, self.n_bits, self._random(HYPERPLANES))
+        W = hyperplanes(short, labels, self.k, self.n_bits, self._random(Stream.CODE_HYPERPLANES))
         return initial_state(short.rows, W, labels, self.k)
 
     def _step(self, short: Sketch, state: LearningState) -> tuple[LearningState, LearningInfo]:
         """Run one round of learning."""
-        state, info = step(short.rows, state, self.parameters, self._random(BATCHES, 0, state.rounds))
+        state, info = step(short.rows, state, self.parameters, self._random(Stream.CODE_BATCHES, 0, state.rounds))
         if not np.isfinite(state.W).all():
             raise ValueError(f"learning_rate={self.parameters.eta} makes hyperplanes overflow: use a smaller learning_rate.")
         return state, info

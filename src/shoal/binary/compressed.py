@@ -49,7 +49,7 @@ from ..fit.random_streams import generator
 from ..fit.restarts import FitResult
 from ..fit.schema import OneOf, Spec, bools, frame
 from ..kmeans import lloyd
-from .code_learner import DIRECTIONS, CodeLearner, subset_size
+from .code_learner import CodeLearner, subset_size
 from .hamming import HammingSolver
 from .hashing import random_code
 from .learning import LearningParameters
@@ -242,7 +242,7 @@ class CompressedKMeans(BaseCentroidClusterer):
         if C is not None:
             initialization = ArrayStarts([C])
         else:
-            self.code_ = random_code(rows, self.n_bits, generator(context.seed, DIRECTIONS))
+            self.code_ = random_code(rows, self.n_bits, generator(context.seed, Stream.CODE_DIRECTIONS))
             given = [np.asarray(self.code_.encode(start)) for start in starts if start is not None]
             if given:
                 initialization = ArrayStarts(given)

@@ -131,7 +131,7 @@ class ProjectedPlan(NamedTuple):
 
 def group_size(k: int, d: int, dtype: np.dtype) -> int:
     """Return the number of centroids per group, a multiple of the lanes of a pack."""
-    n_lanes = tiles.lanes(dtype)
+    n_lanes: int = tiles.lanes(dtype)
     n_groups = max(1, min(MAX_GROUPS, int(MAX_BOUNDS_SHARE * d * int(dtype.itemsize)) // 2))
     return n_lanes * max(1, -(-k // (n_lanes * n_groups)))
 

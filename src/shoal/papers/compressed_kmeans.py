@@ -20,7 +20,7 @@ import numpy as np
 
 from ..binary import hamming
 from ..binary.binary_kmeans import BinaryKMeans
-from ..binary.code_learner import BATCHES, CENTERS, DIRECTIONS, MIN_SUBSET, MIN_SUBSET_PER_CLUSTER, SAMPLE
+from ..binary.code_learner import MIN_SUBSET, MIN_SUBSET_PER_CLUSTER
 from ..binary.codes import Codes
 from ..binary.linear_code import LinearCode
 from ..binary.sample import Centered, draw
@@ -95,7 +95,7 @@ def compressed_kmeans(
     """
     with on_threads(Rows.of(find_source(X)), None) as rows:
         size = max(MIN_SUBSET, MIN_SUBSET_PER_CLUSTER * k, int(np.ceil(beta * len(rows))))
-        subset = draw(rows, size, generator(seed, SAMPLE))
+        subset = draw(rows, size, generator(seed, Stream.CODE_SAMPLE))
         centered = center(subset.raw, subset.mean, rows.dtype)
         n_batches = -(-len(subset.weights) // BATCH_SIZE)
         batches = random_batches(len(subset.weights), MAX_ROUNDS, seed)
@@ -118,15 +118,15 @@ def center(X: Any, mean: Array, dtype: np.dtype) -> Centered:
 def random_start(X: Centered, k: int, r: int, seed: int) -> tuple[Array, Array]:
     """Draw W from a normal distribution (LSH) and C from the codes of the rows (lines 1 to 3)."""
     dtype = X.A.dtype
-    W = generator(seed, DIRECTIONS).standard_normal((X.A.shape[1], r)).astype(dtype)
+    W = generator(seed, Stream.CODE_DIRECTIONS).standard_normal((X.A.shape[1], r)).astype(dtype)
     codes = Rows.of(Codes.pack(X.along(W)), None, Frame.of("hamming"))
-    return W, _plus_minus(random_codes(codes, k, generator(seed, CENTERS, 0)), dtype)
+    return W, _plus_minus(random_codes(codes, k, generator(seed, Stream.CODE_CENTERS, 0)), dtype)
 
 
 def random_batches(n: int, n_batches: int, seed: int) -> Iterator[Array]:
     """Generate the row indices of each batch, without replacement."""
     for t in range(n_batches):
-        rng = generator(seed, BATCHES, 0, t)
+        rng = generator(seed, Stream.CODE_BATCHES, 0, t)
         yield np.arange(n) if n <= BATCH_SIZE else rng.choice(n, BATCH_SIZE, replace=False, shuffle=False)
 
 

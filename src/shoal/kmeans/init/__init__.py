@@ -38,7 +38,7 @@ def _sample_memory(load: Workload, k: int) -> float:
     width = min(load.d, SKETCH_COLUMNS) if load.row else load.d
     numbers = width * max(load.wide if load.row else load.itemsize + load.wide, 2 * load.wide)
     dense_rows, count = load.row * (load.d <= SKETCH_COLUMNS), min(load.n, sample_size(load.d, k))
-    n_lanes, trial = tiles.PACK_BYTES // load.wide, min(count, trial_size(k))
+    n_lanes, trial = tiles.PACK_BYTES // load.wide, min(count, trial_size(width, k))
     candidates = n_lanes * (2 + math.log(k)) * trial * load.wide + trial * (width * load.wide + 32.0)
     swaps = 16.0 * n_lanes * count
     return count * (numbers + dense_rows + 128.0) + max(candidates, swaps)

@@ -34,6 +34,7 @@ from .sample import Sample, draw_sample, n_weighted_rows, row_keys
 # Rows by which candidates are compared, at least, and per centroid.
 MIN_TRIAL_ROWS = 4096
 TRIAL_ROWS_PER_CENTER = 8
+MAX_WORK_FOR_LARGER_TRIAL = 1 << 28  # rows x columns x centroids up to which there are more: clusters may be rare
 MAX_GROWTH = 0.25  # new centroids per pass over the sample, relative to those there are: their draws do not know each other
 
 # Local search. Each swap costs a pass over the sample.
@@ -91,9 +92,9 @@ def choose(X: Array, weights: Array, k: int, rng: np.random.Generator, deadline:
     return swap(X, weights, chosen, list(rng.random(min(2 * k, MAX_SWAPS))), distances, deadline)
 
 
-def trial_size(k: int) -> int:
+def trial_size(d: int, k: int) -> int:
     """Return the number of rows by which candidates are compared."""
-    return max(MIN_TRIAL_ROWS, TRIAL_ROWS_PER_CENTER * k)
+    return max(MIN_TRIAL_ROWS, TRIAL_ROWS_PER_CENTER * k, MAX_WORK_FOR_LARGER_TRIAL // (k * d))
 
 
 class Trial(NamedTuple):
@@ -117,7 +118,7 @@ def _greedy(distances: RowDistances, weights: Array, k: int, rng: np.random.Gene
     the pass, and compared by the distances to all centroids so far on the rows of a trial.
     """
     X, keys = distances.X, row_keys(distances.X)
-    trial = Trial.of(weights, trial_size(k))
+    trial = Trial.of(weights, trial_size(X.shape[1], k))
     chosen, least = np.empty(k, np.int64), np.full(len(X), np.inf)
     n_candidates, pace, j = 2 + int(np.log(k)), Pace(k, deadline), 0
     while j < k:
