@@ -16,7 +16,7 @@ from ..execution.deadline import Deadline
 from ..fit.checkpoint_validation import is_valid_run, matches_template
 from ..fit.context import FitContext
 from ..fit.loop import RunResult
-from ..fit.random_streams import generator
+from ..fit.random_streams import Stream, generator
 from ..fit.schema import Parts, bools, matches
 from ..kmeans.init import INITIALIZERS
 from .learning import LearningInfo, LearningParameters, LearningState, has_converged, initial_state, step

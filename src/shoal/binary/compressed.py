@@ -45,7 +45,7 @@ from ..fit.initializers import ArrayStarts, Initialization
 from ..fit.input import check_rows
 from ..fit.loop import RunResult
 from ..fit.parameters import Count
-from ..fit.random_streams import generator
+from ..fit.random_streams import Stream, generator
 from ..fit.restarts import FitResult
 from ..fit.schema import OneOf, Spec, bools, frame
 from ..kmeans import lloyd

@@ -31,7 +31,7 @@ from ..data.sources import find_source
 from ..data.types import Array, is_sparse
 from ..execution.threads import on_threads
 from ..fit import partition
-from ..fit.random_streams import generator
+from ..fit.random_streams import Stream, generator
 from ..kernels.learning import bound_and_loss
 
 BATCH_SIZE = 128  # rows per gradient, as in the paper
