@@ -34,7 +34,10 @@ from .sample import Sample, draw_sample, n_weighted_rows, row_keys
 # Rows by which candidates are compared, at least, and per centroid.
 MIN_TRIAL_ROWS = 4096
 TRIAL_ROWS_PER_CENTER = 8
-MAX_WORK_FOR_LARGER_TRIAL = 1 << 28  # rows x columns x centroids up to which there are more: clusters may be rare
+MAX_LARGER_TRIAL, MAX_WORK_FOR_LARGER_TRIAL = (
+    1 << 16,
+    1 << 28,
+)  # rows, and rows x columns x centroids, up to which there are more
 MAX_GROWTH = 0.25  # new centroids per pass over the sample, relative to those there are: their draws do not know each other
 
 # Local search. Each swap costs a pass over the sample.
@@ -94,17 +97,20 @@ def choose(X: Array, weights: Array, k: int, rng: np.random.Generator, deadline:
 
 def trial_size(d: int, k: int) -> int:
     """Return the number of rows by which candidates are compared."""
-    return max(MIN_TRIAL_ROWS, TRIAL_ROWS_PER_CENTER * k, MAX_WORK_FOR_LARGER_TRIAL // (k * d))
+    more = min(MAX_WORK_FOR_LARGER_TRIAL // (k * d), MAX_LARGER_TRIAL)
+    return max(MIN_TRIAL_ROWS, TRIAL_ROWS_PER_CENTER * k, more)
 
 
 class Trial(NamedTuple):
-    """Rows at equal steps of the cumulative weight, by which candidates are compared."""
+    """Rows by which candidates are compared: all of them, or rows at equal steps of the cumulative weight."""
 
     rows: Array  # (m): their indices
-    weights: Array  # (m) float64: how many steps end at the row
+    weights: Array  # (m) float64: their weights, or the number of steps that end at each row
 
     @classmethod
     def of(cls, weights: Array, size: int) -> Trial:
+        if len(weights) <= size:
+            return cls(np.arange(len(weights)), weights)
         total = np.cumsum(weights)
         places = np.searchsorted(total, (np.arange(size) + 0.5) / size * total[-1])
         rows, counts = np.unique(places.clip(max=len(weights) - 1), return_counts=True)
