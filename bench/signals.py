@@ -7,6 +7,7 @@ process, which has all code loaded, so that many lives cost little.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import hashlib
 import json
 import os
@@ -30,6 +31,7 @@ from .suites import entry_of
 FIT = ["fit", "rows.npy", "-k", "50", "--method", "lloyd", "--init", "random", "--set", "tol=0", "--set", "max_iter=20"]
 FIT += ["--set", "n_init=2", "--threads", "2", "--standardize", "--progress", "json", "-o", "out", "--force"]
 OUT = Path("out")
+MAX_LIFE_SECONDS = 60  # one life takes less than 5 s on a busy machine
 
 
 class Fate(NamedTuple):
@@ -85,6 +87,7 @@ def life(words: list[str], fate: Fate = OLD_AGE, often: bool = False) -> Ended:
             try:
                 for stream in (1, 2):
                     os.dup2(said.fileno(), stream)
+                faulthandler.dump_traceback_later(MAX_LIFE_SECONDS, exit=True, file=2)  # a life that hangs says where, and ends
                 code = _live(words, fate, often)
                 sys.stderr.flush()
             finally:

@@ -1,5 +1,6 @@
 """Blocks in row order, whoever works on them; threads that end, whatever happens."""
 
+import faulthandler
 import os
 import threading
 import time
@@ -195,6 +196,7 @@ class TestBlas:
             child = os.fork()
             if child == 0:
                 found = []
+                faulthandler.dump_traceback_later(30, exit=True, file=2)  # a child that hangs shows where, and ends
                 try:
                     found = [threads_module._blas_lock.locked(), blas_threads()]
                     if not found[0]:  # else this would wait for ever

@@ -1,7 +1,11 @@
 """`shoal --engine dask` writes the same files as threads do."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -94,9 +98,23 @@ def test_errors_of_dask_on_closing_are_ignored():
     closed = []
 
     class FailingCluster:
-        def close(self):
+        def close(self, timeout):
             closed.append(self)
             raise KeyError("tcp://127.0.0.1:1")
 
     close(FailingCluster())
     assert closed
+
+
+def test_workers_of_a_cluster_that_does_not_close_are_killed():
+    """Dask waits without a limit for a worker that hangs while it starts."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"]) as process:
+
+        class HangingCluster:
+            _created = (SimpleNamespace(pid=process.pid), SimpleNamespace(pid=None))
+
+            def close(self, timeout):
+                raise TimeoutError
+
+        close(HangingCluster())
+        assert process.wait(10) == -signal.SIGKILL

@@ -4,6 +4,7 @@ Run as `python -m tests.formats.crashes KILLS ESTIMATOR...`. Each life of a fit 
 loaded, so that many lives cost little.
 """
 
+import faulthandler
 import hashlib
 import json
 import os
@@ -39,6 +40,7 @@ MODELS = {
 }
 
 
+MAX_LIFE_SECONDS = 60  # one life takes less than 5 s on a busy machine
 SPARED = ("seconds", "rows", "distances", "newest")
 
 
@@ -83,6 +85,7 @@ def life(make, folder, after=None, calls=None):
     if not child:
         status = 1
         try:
+            faulthandler.dump_traceback_later(MAX_LIFE_SECONDS, exit=True)  # a life that hangs prints where, and ends
             if calls is not None:
                 die_while_writing(calls)
             live(make, folder)
