@@ -38,11 +38,10 @@ def made(cls, **parameters):
     return cls(shoal.KMeans(**{"n_clusters": 3, "random_state": 0, **parameters}))
 
 
-def instances():
-    """Each estimator as it comes; and each option once, with the first that has it: they share what it stands for."""
+def variants():
+    """Yield each option once, with the first estimator that has it: estimators share the code behind an option."""
     left = [(name, value) for name, values in VARIANTS.items() for value in values]
     for cls in ESTIMATORS:
-        yield made(cls)
         for name, value in left.copy():
             if any(isinstance(rule, StrOptions) and value in rule.options for rule in cls._parameter_constraints.get(name, ())):
                 left.remove((name, value))
@@ -50,11 +49,21 @@ def instances():
     assert not left
 
 
-@parametrize_with_checks(list(instances()))
-def test_scikit_learn_accepts(estimator, check, monkeypatch):
+def accepts(estimator, check, monkeypatch):
     if check.func.__name__.startswith("check_estimator_sparse_"):  # whose probabilities are of four classes, for whomever
         monkeypatch.delattr(type(estimator), "predict_proba", raising=False)
     check(estimator)
+
+
+@parametrize_with_checks([made(cls) for cls in ESTIMATORS])
+def test_scikit_learn_accepts(estimator, check, monkeypatch):
+    accepts(estimator, check, monkeypatch)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(list(variants()))
+def test_scikit_learn_accepts_options(estimator, check, monkeypatch):
+    accepts(estimator, check, monkeypatch)
 
 
 @pytest.fixture(params=ESTIMATORS, ids=lambda cls: cls.__name__)
