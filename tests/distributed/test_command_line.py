@@ -9,10 +9,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from distributed import Client
 
 import shoal
-from shoal.distributed.cluster import client_of, close
+from shoal.distributed.cluster import close
 from shoal.distributed.workers import WorkerPool
 from shoal.exceptions import ClusterLostError
 from tests.cli.invoke import refused, result, run
@@ -82,15 +81,6 @@ def test_a_fit_on_a_lost_cluster_can_be_resumed(capsys, client, monkeypatch):
 def test_invalid_combinations_of_options_are_refused(capsys, options, message):
     assert message in refused(capsys, 2, *FIT, "-o", "out", *options)
     assert not Path("out").exists()
-
-
-def test_local_clusters_require_their_certificate():
-    pytest.importorskip("cryptography")
-    with client_of(None, 1) as ours:
-        address = ours.scheduler.address
-        assert address.startswith("tls://127.0.0.1:")
-        with pytest.raises((OSError, TypeError, ValueError)):
-            Client(address, timeout=2)
 
 
 def test_errors_of_dask_on_closing_are_ignored():
