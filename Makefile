@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+# A worker that a timeout ends is not replaced: pytest-xdist may wait forever for the new one.
+PARALLEL := -n 2 --dist loadgroup --max-worker-restart 0
 
 .PHONY: help run test test-all bench clean
 .NOTPARALLEL:
@@ -23,10 +25,10 @@ test: $(VENV)/.test
 	@echo "== ruff" && $(BIN)/ruff check --quiet .
 	@echo "== mypy" && $(BIN)/mypy
 	@echo "== layers" && $(BIN)/lint-imports --no-logo
-	@echo "== pytest" && $(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	@echo "== pytest" && $(BIN)/python -m pytest -q $(PARALLEL)
 
 test-all: $(VENV)/.test
-	@SHOAL_TIMES=10 $(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "slow or not slow"
+	@SHOAL_TIMES=10 $(BIN)/python -m pytest -q --timeout 3600 $(PARALLEL) -m "slow or not slow"
 
 bench: $(VENV)/.bench
 	@$(BIN)/python -m bench

@@ -7,6 +7,7 @@ which has loaded all code, so that runs start fast.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import hashlib
 import json
 import os
@@ -30,6 +31,7 @@ from .suites import entry_of
 FIT = ["fit", "rows.npy", "-k", "50", "--method", "lloyd", "--init", "random", "--set", "tol=0", "--set", "max_iter=20"]
 FIT += ["--set", "n_init=2", "--threads", "2", "--standardize", "--progress", "json", "-o", "out", "--force"]
 OUT = Path("out")
+MAX_RUN_SECONDS = 60  # one run takes less than 5 s on a busy machine
 
 
 class StopPoint(NamedTuple):
@@ -85,6 +87,7 @@ def run_once(words: list[str], stop_point: StopPoint = NEVER, often: bool = Fals
             try:
                 for stream in (1, 2):
                     os.dup2(said.fileno(), stream)
+                faulthandler.dump_traceback_later(MAX_RUN_SECONDS, exit=True, file=2)  # a run that hangs says where, and ends
                 code = _run_child(words, stop_point, often)
                 sys.stderr.flush()
             finally:

@@ -18,16 +18,17 @@ from shoal.cli.reproduce import PAPERS
 @pytest.mark.parametrize(
     ("suites", "expected"),
     [
-        (["lloyd"], ["shoal-lloyd against sklearn"]),
-        (
+        (["lloyd"], ["shoal-lloyd against "]),  # the fastest peer depends on what is installed and on the machine
+        pytest.param(
             ["nmi", "speed", "--repeats", "1"],
             ["the paper's NMI less ours", "MiniBatchSpectral against sklearn-arpack"],
+            marks=pytest.mark.slow,
         ),
         (
             ["bigfile", "faults", "--only", "limited", "--only", "flips", "--repeats", "1"],
             ["peak MB under a limit", "checkpoint: harmed"],
         ),
-        (["scaleout", "--only", "overhead"], ["a step on workers"]),
+        pytest.param(["scaleout", "--only", "overhead"], ["a step on workers"], marks=pytest.mark.slow),
         (["plan"], ["GB of a machine", "added up on each machine"]),
     ],
     ids=["kmeans", "spectral", "files", "dask", "plan"],

@@ -59,5 +59,5 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("after", [0.3, 1.5])
 def test_an_interrupt_ends_a_fit(init, algorithm, after):
     code = INTERRUPTED.format(init=init, algorithm=algorithm, after=after)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=200)
     assert float(done.stdout) < 3  # a single block would take longer

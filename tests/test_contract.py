@@ -37,11 +37,10 @@ def make_estimator(cls, **parameters):
     return cls(shoal.KMeans(**{"n_clusters": 3, "random_state": 0, **parameters}))
 
 
-def instances():
-    """Yield each estimator with its defaults, and each option once, with the first estimator that has it."""
+def variants():
+    """Yield each option once, with the first estimator that has it: estimators share the code behind an option."""
     left = [(name, value) for name, values in VARIANTS.items() for value in values]
     for cls in ESTIMATORS:
-        yield make_estimator(cls)
         for name, value in left.copy():
             if any(isinstance(rule, StrOptions) and value in rule.options for rule in cls._parameter_constraints.get(name, ())):
                 left.remove((name, value))
@@ -49,11 +48,21 @@ def instances():
     assert not left
 
 
-@parametrize_with_checks(list(instances()))
-def test_scikit_learn_accepts(estimator, check, monkeypatch):
+def check_estimator(estimator, check, monkeypatch):
     if check.func.__name__.startswith("check_estimator_sparse_"):  # the check expects four classes
         monkeypatch.delattr(type(estimator), "predict_proba", raising=False)
     check(estimator)
+
+
+@parametrize_with_checks([make_estimator(cls) for cls in ESTIMATORS])
+def test_scikit_learn_accepts(estimator, check, monkeypatch):
+    check_estimator(estimator, check, monkeypatch)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(list(variants()))
+def test_scikit_learn_accepts_options(estimator, check, monkeypatch):
+    check_estimator(estimator, check, monkeypatch)
 
 
 @pytest.fixture(params=ESTIMATORS, ids=lambda cls: cls.__name__)

@@ -6,7 +6,6 @@ from bench.peaks import MAX_RATIO, ask, cases
 
 QUICK = [
     ("lloyd", "npz", "small, empty"),
-    ("vrkm++", "npz", "small"),
     ("spectral-landmarks", "npy", "small"),
 ]
 

@@ -174,7 +174,7 @@ def test_closed_streams(capsys, monkeypatch, stream):
 def test_python_m_shoal():
     """In a process of its own: with stdout closed, a usage error goes to stderr only."""
     command = f"{sys.executable} -m shoal demo -k {ROWS + 1} >&-"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == errors.USAGE
     assert done.stderr.startswith("shoal: Invalid value")
     assert done.stderr.count("\n") == 1

@@ -47,7 +47,7 @@ main.main(["demo", "--json"])
 """
     with spawn(code) as process:
         process.send_signal(number)
-        out, err = process.communicate()
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (128 + number, "")
     assert err.strip() == f"shoal: stopped by {signal.Signals(number).name}"
 
@@ -68,7 +68,7 @@ with handle_signals() as stopper:
     with spawn(code) as process:
         started = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        assert process.wait() == 143
+        assert process.wait(60) == 143
     assert least < time.monotonic() - started < most
     if least:
         with spawn(code) as process:
@@ -76,7 +76,7 @@ with handle_signals() as stopper:
             time.sleep(0.2)
             process.send_signal(signal.SIGINT)
             started = time.monotonic()
-            assert process.wait() == 143
+            assert process.wait(60) == 143
         assert time.monotonic() - started < 1.2
 
 
@@ -95,7 +95,7 @@ def test_two_processes_with_the_same_output(tmp_path):
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(3000, 4)).astype(np.float32))
     fit = [sys.executable, "-m", "shoal", "fit", "rows.npy", "-k", "5", "-q", "--no-report", "--json", "-o", "out"]
     both = [subprocess.Popen(fit, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    outputs = [process.communicate() for process in both]
+    outputs = [process.communicate(timeout=120) for process in both]
     assert sorted(process.returncode for process in both) == [0, 2], outputs
     (line,) = (err for process, (_, err) in zip(both, outputs, strict=True) if process.returncode)
     assert "another process is using this folder" in line or "is not empty" in line

@@ -1,6 +1,7 @@
 """Shares arrive in row order for any executor; threads always end."""
 
 import os
+import signal
 import threading
 import time
 import warnings
@@ -195,6 +196,8 @@ class TestBlas:
             child = os.fork()
             if child == 0:
                 found = []
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(30)  # ends a child that hangs
                 try:
                     found = [threads_module._blas_lock.locked(), blas_threads()]
                     if not found[0]:  # otherwise this would block

@@ -1,14 +1,17 @@
 """`shoal --engine dask` writes the same files as threads do."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from distributed import Client
 
 import shoal
-from shoal.distributed.cluster import client_of, close
+from shoal.distributed.cluster import close
 from shoal.distributed.workers import WorkerPool
 from shoal.exceptions import ClusterLostError
 from tests.cli.invoke import refused, result, run
@@ -80,23 +83,28 @@ def test_invalid_combinations_of_options_are_refused(capsys, options, message):
     assert not Path("out").exists()
 
 
-def test_local_clusters_require_their_certificate():
-    pytest.importorskip("cryptography")
-    with client_of(None, 1) as ours:
-        address = ours.scheduler.address
-        assert address.startswith("tls://127.0.0.1:")
-        with pytest.raises((OSError, TypeError, ValueError)):
-            Client(address, timeout=2)
-
-
 def test_errors_of_dask_on_closing_are_ignored():
     """Dask raises KeyError for workers that died before they were registered."""
     closed = []
 
     class FailingCluster:
-        def close(self):
+        def close(self, timeout):
             closed.append(self)
             raise KeyError("tcp://127.0.0.1:1")
 
     close(FailingCluster())
     assert closed
+
+
+def test_workers_of_a_cluster_that_does_not_close_are_killed():
+    """Dask waits without a limit for a worker that hangs while it starts."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"]) as process:
+
+        class HangingCluster:
+            _created = (SimpleNamespace(pid=process.pid), SimpleNamespace(pid=None))
+
+            def close(self, timeout):
+                raise TimeoutError
+
+        close(HangingCluster())
+        assert process.wait(10) == -signal.SIGKILL

@@ -109,7 +109,7 @@ def fragile():
     yield client, scheduler
     for process in (scheduler, worker):
         process.kill()
-        process.wait()
+        process.wait(30)
     client.close(timeout=1)
 
 

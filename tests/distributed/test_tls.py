@@ -8,20 +8,21 @@ import shoal
 from tests.strategies import blobs
 
 distributed = pytest.importorskip("distributed")
+
+from shoal.distributed.cluster import client_of  # noqa: E402
+
 pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("small_blocks")]
 
 
-def test_fit_on_a_tls_cluster():
+def test_fit_on_a_local_cluster_that_requires_its_certificate():
     pytest.importorskip("cryptography")  # for temporary certificates
-    security = distributed.Security.temporary()
-    options = {"n_workers": 1, "threads_per_worker": 1, "host": "tls://127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     rows = da.from_array(blobs(600, 4, 5)[0], chunks=(200, 4))
     models = []
-    with (
-        distributed.LocalCluster(security=security, **options) as cluster,
-        distributed.Client(cluster, security=security, set_as_default=False) as client,
-    ):
-        assert client.scheduler.address.startswith("tls://127.0.0.1")
+    with client_of(None, 1) as client:
+        address = client.scheduler.address
+        assert address.startswith("tls://127.0.0.1:")
+        with pytest.raises((OSError, TypeError, ValueError)):
+            distributed.Client(address, timeout=2)
         for engine in (client, None):
             with shoal.Engine(engine):
                 models.append(shoal.KMeans(5, random_state=0, max_iter=3).fit(rows))

@@ -4,6 +4,7 @@ Run as `python -m tests.formats.crashes KILLS ESTIMATOR...`. Each run of a fit i
 code, so that runs start fast.
 """
 
+import faulthandler
 import hashlib
 import json
 import os
@@ -40,6 +41,7 @@ MODELS = {
 
 
 UNCHECKED = ("seconds", "rows", "distances", "newest")
+MAX_RUN_SECONDS = 60  # one run takes less than 5 s on a busy machine
 
 
 def digest(model):
@@ -83,6 +85,7 @@ def run_once(make, folder, after=None, calls=None):
     if not child:
         status = 1
         try:
+            faulthandler.dump_traceback_later(MAX_RUN_SECONDS, exit=True)  # a run that hangs prints where, and ends
             if calls is not None:
                 die_while_writing(calls)
             run_fit(make, folder)

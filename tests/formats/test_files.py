@@ -375,7 +375,9 @@ def test_memory_is_bounded(tmp_path):
         writers.DENSE[name](tmp_path / name, big)
     writers.to_parquet(tmp_path / "x.parquet", writers.lists_of(big, fixed=True), row_group_size=1 << 16)
     command = [sys.executable, "-c", MEMORY, *(str(tmp_path / name) for name in names)]
-    more = [float(line) for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()]
+    more = [
+        float(line) for line in subprocess.run(command, capture_output=True, text=True, check=True, timeout=200).stdout.split()
+    ]
     assert more[0] < 25
     assert more[-1] < 80
 

@@ -423,9 +423,15 @@ class TestDisk:
 def test_imports_are_lazy():
     """Importing Shoal does not import large packages before they are used."""
     code = "import sys, shoal; dir(shoal); print(*[m for m in ('numpy', 'sklearn', 'numba', 'pyarrow') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() == []
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120).stdout.split()
+        == []
+    )
     code = "import sys, shoal; shoal.open_rows, shoal.load; print(*[m for m in ('zarr', 'h5py') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() == []
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120).stdout.split()
+        == []
+    )
 
 
 @settings(max_examples=30)

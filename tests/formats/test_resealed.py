@@ -12,7 +12,7 @@ from tests.formats.resealed import MODELS
 
 def tried(share, *kinds, **environment):
     command = [sys.executable, "-m", "tests.formats.resealed", str(share), *kinds]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1000, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr[-2000:]
     *failures, counts = map(json.loads, done.stdout.splitlines())
     assert failures == []

@@ -44,57 +44,62 @@ class TestTwoBest:
         labels, (best, second) = np.empty(len(X), np.int32), np.empty((2, len(X)), X.dtype)
         run(labels, best, second)
         exact = naive.two_best(X, C)
-        np.testing.assert_array_equal(labels, naive.labels(X, C))
-        np.testing.assert_array_equal(np.column_stack([best, second]), exact)
+        np.testing.assert_array_equal(labels, naive.labels(X, C), f"{len(X)} rows")
+        np.testing.assert_array_equal(np.column_stack([best, second]), exact, f"{len(X)} rows")
 
-    @pytest.mark.parametrize("n", LENGTHS)
     @pytest.mark.parametrize("d", [1, 3, 4, 17])
-    def test_narrow(self, n, d, k, dtype):
-        X, C = grid(n, d, 1, dtype), grid(k, d, 2, dtype)
+    def test_narrow(self, d, k, dtype):
+        C = grid(k, d, 2, dtype)
         z2 = (C * C).sum(axis=1)
-        self.check(X, C, lambda *out: dense.two_best_narrow(X, -2 * C, z2, *out))
+        for n in LENGTHS:
+            X = grid(n, d, 1, dtype)
+            self.check(X, C, lambda *out, X=X: dense.two_best_narrow(X, -2 * C, z2, *out))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("d", WIDTHS)
-@pytest.mark.parametrize("k", COUNTS)
 class TestNearest:
     """Nearest centroids of `DenseBlock`, which all methods use."""
 
-    def test_random_rows(self, d, k, dtype):
-        X, C = cloud(500, d, 1, dtype), cloud(k, d, 2, dtype)
-        np.testing.assert_array_equal(DenseBlock(X).nearest(DenseBlock.prepare(C)), naive.labels(X, C))
+    def test_random_rows(self, d, dtype):
+        for k in COUNTS:
+            X, C = cloud(500, d, 1, dtype), cloud(k, d, 2, dtype)
+            np.testing.assert_array_equal(DenseBlock(X).nearest(DenseBlock.prepare(C)), naive.labels(X, C), f"k={k}")
 
-    def test_ties_go_to_the_lowest_index(self, d, k, dtype):
-        X, C = grid(500, d, 1, dtype), grid(k, d, 2, dtype)
-        C[k // 2 :] = C[: k - k // 2]  # duplicates
-        np.testing.assert_array_equal(DenseBlock(X).nearest(DenseBlock.prepare(C)), naive.labels(X, C))
+    def test_ties_go_to_the_lowest_index(self, d, dtype):
+        for k in COUNTS:
+            X, C = grid(500, d, 1, dtype), grid(k, d, 2, dtype)
+            C[k // 2 :] = C[: k - k // 2]  # duplicates
+            np.testing.assert_array_equal(DenseBlock(X).nearest(DenseBlock.prepare(C)), naive.labels(X, C), f"k={k}")
 
-    def test_centers_closer_than_the_rounding_of_scores(self, d, k, dtype):
-        rng = np.random.default_rng(0)
-        base = 100 + cloud(1, d, 2)
-        C = (base + 1e-4 * rng.normal(size=(k, d))).astype(dtype)
-        X = (base + 1e-4 * rng.normal(size=(300, d))).astype(dtype)
-        np.testing.assert_array_equal(DenseBlock(X).nearest(DenseBlock.prepare(C)), naive.labels(X, C))
+    def test_centers_closer_than_the_rounding_of_scores(self, d, dtype):
+        for k in COUNTS:
+            rng = np.random.default_rng(0)
+            base = 100 + cloud(1, d, 2)
+            C = (base + 1e-4 * rng.normal(size=(k, d))).astype(dtype)
+            X = (base + 1e-4 * rng.normal(size=(300, d))).astype(dtype)
+            np.testing.assert_array_equal(DenseBlock(X).nearest(DenseBlock.prepare(C)), naive.labels(X, C), f"k={k}")
 
-    def test_scores_minus_slack_are_lower_bounds(self, d, k, dtype):
-        X, C = 10 + cloud(200, d, 1, dtype), 10 + cloud(k, d, 2, dtype)
-        block, centers = DenseBlock(X), DenseBlock.prepare(C)
-        scores = block.scores(centers, slice(None)).astype(float)
-        exact = (C.astype(float) ** 2).sum(axis=1) - 2 * X.astype(float) @ C.astype(float).T
-        norms2 = block.squared_norms()[:, None]
-        assert (scores - slack_of(norms2, X.dtype, d) <= exact).all()
-        assert (scores >= exact - 2 * rounding(X.dtype, d) * (norms2 + centers.norms2)).all()
+    def test_scores_minus_slack_are_lower_bounds(self, d, dtype):
+        for k in COUNTS:
+            X, C = 10 + cloud(200, d, 1, dtype), 10 + cloud(k, d, 2, dtype)
+            block, centers = DenseBlock(X), DenseBlock.prepare(C)
+            scores = block.scores(centers, slice(None)).astype(float)
+            exact = (C.astype(float) ** 2).sum(axis=1) - 2 * X.astype(float) @ C.astype(float).T
+            norms2 = block.squared_norms()[:, None]
+            assert (scores - slack_of(norms2, X.dtype, d) <= exact).all(), f"k={k}"
+            assert (scores >= exact - 2 * rounding(X.dtype, d) * (norms2 + centers.norms2)).all(), f"k={k}"
 
-    def test_one_distant_center_does_not_widen_the_margin(self, d, k, dtype):
+    def test_one_distant_center_does_not_widen_the_margin(self, d, dtype):
         """If scores left most rows undecided, labels would still be right, but every distance would be computed."""
-        X, C = cloud(500, d, 1, dtype), cloud(k + 2, d, 2, dtype)
-        C[-1] = 1e6
-        centers = DenseBlock.prepare(C)
-        labels, (best, second) = np.empty(500, np.int32), np.empty((2, 500), dtype)
-        dense.two_best_narrow(X, centers.Z, centers.z2, labels, best, second)
-        margin = 2 * rounding(X.dtype, d) * (DenseBlock(X).squared_norms() + centers.norms2[labels])
-        assert np.mean(second - best <= margin) < 0.1
+        for k in COUNTS:
+            X, C = cloud(500, d, 1, dtype), cloud(k + 2, d, 2, dtype)
+            C[-1] = 1e6
+            centers = DenseBlock.prepare(C)
+            labels, (best, second) = np.empty(500, np.int32), np.empty((2, 500), dtype)
+            dense.two_best_narrow(X, centers.Z, centers.z2, labels, best, second)
+            margin = 2 * rounding(X.dtype, d) * (DenseBlock(X).squared_norms() + centers.norms2[labels])
+            assert np.mean(second - best <= margin) < 0.1, f"k={k}"
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -163,7 +163,7 @@ main.main(["reproduce", "convergence", "-o", "out", "-q"])
 """
     with spawn(code) as process:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (128 + signal.SIGINT, "")
     assert err.strip() == "shoal: stopped by SIGINT"
     assert not list((tmp_path / "out").iterdir())

@@ -34,7 +34,7 @@ class TestExact:
     @LAYOUTS
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("store", [True, False])
-    @pytest.mark.parametrize("k", [1, 4, 100, 300])
+    @pytest.mark.parametrize("k", [1, 4, pytest.param(100, marks=pytest.mark.slow), 300])
     def test_equals_the_oracle(self, layout, dtype, store, k):
         model = ExactSpectral(k, sigma=SIGMA, store=store, random_state=0).fit(layout(X.astype(dtype)))
         U, values = naive.leading(L, k)
@@ -219,7 +219,7 @@ class TestNystrom:
 
     @LAYOUTS
     @pytest.mark.parametrize("m", [80, 300])
-    @pytest.mark.parametrize("n_neighbors", [1, 2, 7])
+    @pytest.mark.parametrize("n_neighbors", [1, pytest.param(2, marks=pytest.mark.slow), 7])
     def test_self_tuning_equals_the_oracle(self, layout, m, n_neighbors):
         """Local scales may give negative eigenvalues, which are left out."""
         far = np.sqrt(np.sort(naive.distances(X, X), axis=1)[:, n_neighbors])

@@ -92,6 +92,7 @@ def handle_signals() -> Iterator[SignalHandler]:
         yield handler
     finally:
         signal.set_wakeup_fd(fd)
+        sender.shutdown(socket.SHUT_RDWR)  # ends the thread even if a forked process still holds the socket
         sender.close()
         thread.join()
         receiver.close()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 
@@ -16,6 +18,7 @@ from distributed import Client, LocalCluster, Security
 from distributed.comm.addressing import parse_address, parse_host_port
 
 CONNECT_SECONDS = 10  # time that a scheduler has to accept a connection
+CLOSE_SECONDS = 20  # time that a local cluster has to close; Dask itself waits forever for a worker that hangs while it starts
 LOCAL_CLUSTER_CONFIG = {
     "distributed.scheduler.allowed-failures": 0,  # `failures` counts the workers that die during a task
     "distributed.worker.profile.enabled": False,  # the profiler samples every worker 100 times a second, even when idle
@@ -58,6 +61,15 @@ def _connect(scheduler: str) -> Client:
 
 
 def close(cluster: LocalCluster) -> None:
-    """Close a cluster. Dask raises KeyError for workers that died before they were registered; ignore it."""
-    with contextlib.suppress(KeyError):
-        cluster.close()
+    """Close a local cluster. Kill its workers if that takes longer than `CLOSE_SECONDS`.
+
+    Dask raises KeyError for workers that died before they were registered; ignore it.
+    """
+    try:
+        with contextlib.suppress(KeyError):
+            cluster.close(timeout=CLOSE_SECONDS)
+    except TimeoutError:  # also at exit, Python would wait forever for workers that ignore SIGTERM
+        for worker in list(cluster._created):  # includes those that are still starting, unlike cluster.workers
+            if worker.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker.pid, signal.SIGKILL)
