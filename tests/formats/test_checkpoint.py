@@ -202,6 +202,16 @@ def test_killed_at_random_moments():
     assert not [name for result in runs for name in result["left"]]
 
 
+def test_resume_twice_around_the_end_of_a_start(tmp_path):
+    """The first process ends after the last step of a start was saved, the second one during the next start."""
+    make = lambda: shoal.KMeans(12, n_init=3, init="random", max_iter=4, tol=0, random_state=1)  # noqa: E731
+    for times in (5, 2):
+        cut_at_write(make(), X, tmp_path / "x", times)
+    with Checkpoint(tmp_path / "x"):
+        model = make().fit(X)
+    assert digest(model) == digest(make().fit(X))
+
+
 def test_temporary_files_of_other_processes_are_not_removed(tmp_path):
     mine, theirs = tmp_path / f".x.{os.getpid()}.12ab.tmp", tmp_path / f".x.{2**22 + 1}.12ab.tmp"
     for path in (mine, theirs, tmp_path / ".y.1.12ab.tmp", tmp_path / ".x.tmp"):
