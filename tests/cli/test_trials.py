@@ -11,7 +11,7 @@ import shoal
 from shoal.cli import errors, plan, trials
 from shoal.cli.progress import ProgressReporter
 from shoal.cli.settings import FitSettings
-from shoal.cli.sweep import CountRange, CountRangeType, _sample_size
+from shoal.cli.sweep import CountRange, CountRangeType, _sample_errors, _sample_size
 from shoal.data.sizes import parse_size
 from shoal.data.sources import find_source
 from shoal.execution.memory_limit import MEMORY_LIMIT
@@ -244,6 +244,26 @@ def test_export_faiss_search_returns_labels(capsys, rows, metric):
     path = result(capsys, "export", "out/model.npz", "--to", "faiss")["path"]
     _, found = faiss.read_index(path).search(rows, 1)
     np.testing.assert_array_equal(found[:, 0], np.load("out/labels.npy"))
+
+
+def test_sweep_refuses_ranges_that_would_fill_memory(capsys):
+    assert "larger step" in refused(capsys, errors.USAGE, "sweep", "rows.npy", "-k", "1:999999999:1")
+
+
+def test_sweep_computes_distances_in_small_blocks():
+    import tracemalloc
+
+    X = np.random.default_rng(0).normal(size=(6000, 4)).astype(np.float32)
+    model = shoal.KMeans(3000, init=X[:3000], max_iter=1, n_threads=1).fit(X)
+    expected = model.transform(X).min(axis=1).astype(np.float64) ** 2
+    tracemalloc.start()
+    try:
+        found = _sample_errors(model, X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(found, expected)
+    assert peak < 56 << 20  # 43 MB; blocks of 4,096 rows took 81 MB
 
 
 def test_compare_and_sweep_standardized(capsys, rows):

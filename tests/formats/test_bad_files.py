@@ -270,6 +270,36 @@ def test_quoted_line_breaks_at_the_end_of_a_part(tmp_path, monkeypatch, limit):
     assert open_rows(tmp_path / "x.csv", id_column="t").ids.tolist() == ["a", 'foo "a", b', 'it"s', "b"]
 
 
+@pytest.mark.parametrize("rest", ["short", "\n1,2,z"])
+def test_identifiers_of_rows_before_a_broken_line(tmp_path, rest):
+    (tmp_path / "x.csv").write_text(f"a,b,id\n1,2,x\n3,4,y\n{rest}\n")
+    assert open_rows(tmp_path / "x.csv", id_column="id", limit_rows=2).ids.tolist() == ["x", "y"]
+
+
+@pytest.mark.parametrize("declared", [0, -20])
+def test_last_batch_of_an_arrow_file_that_declares_no_rows(tmp_path, declared):
+    pa = pytest.importorskip("pyarrow")
+    path = tmp_path / "x.arrow"
+    with pa.ipc.new_file(path, pa.schema([("a", pa.float64())])) as file:
+        for n in (20, 21):
+            file.write_batch(pa.record_batch({"a": np.arange(n, dtype=float)}))
+    data = path.read_bytes()
+    lengths = [at for at in range(len(data)) if data.startswith(struct.pack("<q", 21), at)]
+    for at in lengths:  # of the batch and of its column
+        changed = data[:at] + struct.pack("<q", declared) + data[at + 8 :]
+        path.write_bytes(changed)
+        with pytest.raises(InvalidFileError):
+            np.asarray(open_rows(path))
+
+
+def test_empty_batches_of_an_arrow_file(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    with pa.ipc.new_file(tmp_path / "x.arrow", pa.schema([("a", pa.float64())])) as file:
+        for n in (0, 3, 0, 2, 0):
+            file.write_batch(pa.record_batch({"a": np.arange(n, dtype=float)}))
+    assert np.asarray(open_rows(tmp_path / "x.arrow")).ravel().tolist() == [0, 1, 2, 0, 1]
+
+
 def test_indptr_whose_differences_overflow():
     matrix = sparse.csr_array(np.eye(4))
     matrix.indptr = np.array([0, 2**63 - 1, -(2**63), -1, 4])

@@ -22,7 +22,8 @@ COARSE_COUNTS = 16  # values of k tried in a longer range, geometrically spaced
 REFINED_COUNTS = 14  # further values of k tried around the knee
 MIN_SAMPLE_ROWS = 20_000  # sample for the silhouette and for initial centroids
 INIT_STEPS = 10  # k-means steps on the sample that refine initial centroids
-DISTANCE_BLOCK_ROWS = 4096  # rows per block of distances; limits memory
+DISTANCES_PER_BLOCK = 1 << 20  # between rows and centroids; limits memory (8 MB of float64)
+MAX_COUNTS = 10_000  # numbers of clusters in one range
 
 
 class CountRange(NamedTuple):
@@ -42,7 +43,10 @@ class CountRangeType(click.ParamType):  # type: ignore[type-arg]
         if match:
             low, high = int(match[1]), int(match[2])
             if low < high and match[3]:
-                return CountRange(list(range(low, high + 1, int(match[3]))))
+                counts = range(low, high + 1, int(match[3]))
+                if len(counts) > MAX_COUNTS:
+                    self.fail(f"{value!r} has {len(counts):,} values, more than {MAX_COUNTS:,}: use a larger step.", param, ctx)
+                return CountRange(list(counts))
             if low < high < low + MAX_FULL_RANGE:
                 return CountRange(list(range(low, high + 1)))
             if low < high:
@@ -226,7 +230,7 @@ def _sample_errors(model: Any, sample: Any) -> Any:
     """Return the error of each sample row, computed in blocks because all distances may not fit into memory."""
     import numpy as np
 
-    step = DISTANCE_BLOCK_ROWS
+    step = max(1, DISTANCES_PER_BLOCK // len(model.cluster_centers_))
     with warnings.catch_warnings(action="ignore"):  # that the sample has no column names
         parts = [model.transform(sample[i : i + step]).min(axis=1) for i in range(0, sample.shape[0], step)]
     return np.concatenate(parts).astype(np.float64) ** (1 if model.metric == "cosine" else 2)

@@ -88,7 +88,7 @@ def open_csv(path: Path, options: Options) -> Opened:
     for block in _blocks(path, layout, places, options):
         scratch.append(block)
     names = None if layout.names is None else [layout.names[j] for j in places]
-    return Opened(scratch.rows(), names, partial(_column, path, layout))
+    return Opened(scratch.rows(), names, partial(_column, path, layout, options.limit_rows))
 
 
 def _row_lines(path: Path, layout: Layout) -> Iterator[tuple[int, str]]:
@@ -185,8 +185,8 @@ def _locate_error(path: Path, layout: Layout, places: list[int], part: Lines) ->
     )
 
 
-def _column(path: Path, layout: Layout, column: Any) -> Iterator[Array]:
-    """Yield a column, given its name or index, as text in batches."""
+def _column(path: Path, layout: Layout, limit: int | None, column: Any) -> Iterator[Array]:
+    """Yield a column, given its name or index, as text in batches. Lines beyond the limit were not checked."""
     at = place_of(path, column, layout.names, layout.d)
-    for part in parts_of(_row_lines(path, layout), None):
+    for part in parts_of(_row_lines(path, layout), limit):
         yield np.array([_fields(line, layout.delimiter)[at] for _, line in part], object)

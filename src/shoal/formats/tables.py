@@ -71,16 +71,29 @@ def open_arrow(path: Path, options: Options) -> Opened:
             for i in range(file.num_record_batches):
                 yield from _split(file.get_batch(i), names, size)  # a variable would hold the batch during the next read
 
+    def batch_of(i: int) -> Any:
+        with ipc.open_file(str(path)) as file:
+            return file.get_batch(i)
+
     with wrap_read_errors(path, "opening it as an Arrow file", f"{REMEDY}, with pyarrow.feather.write_feather"):
         with ipc.open_file(str(path)) as file:
             schema = file.schema
         sizes = batch_sizes(path)
+        _check_empty_batches(path, sizes["rows"], batch_of)
         rows, stored = (max(sizes[name].tolist(), default=0) for name in ("rows", "stored"))
 
         def unpacking(layout: Layout) -> int:
             return unpacking_bytes(max(stored, rows * layout.d * layout.dtype.itemsize))
 
         return _open(Table(path, schema, sum(sizes["rows"].tolist()), batches, unpacking), options)
+
+
+def _check_empty_batches(path: Path, rows: Array, batch_of: Callable[[int], Any]) -> None:
+    """Raise if a batch that declares no rows is damaged: a pass ends at the last row, so it may never read this batch."""
+    if (rows < 0).any():
+        raise InvalidFileError(f"{path}: its batch {int(np.argmin(rows))} declares {int(rows.min())} rows: {REMEDY}.")
+    for i in np.flatnonzero(rows == 0).tolist():
+        batch_of(i).validate(full=True)
 
 
 def _split(batch: Any, names: list[str], size: int) -> Iterator[Any]:
