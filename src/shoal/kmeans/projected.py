@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data import pca as directions
-from ..data.blocks import Centers, DenseBlock, rounding
+from ..data.blocks import DenseBlock, rounding
 from ..data.cancellation import now, pieces
 from ..data.pca import SAMPLE, basis_of, head_of
 from ..data.rows import Rows
@@ -121,7 +121,6 @@ class PackedCenters(NamedTuple):
 class ProjectedPlan(NamedTuple):
     """Arguments of one step that are the same for all blocks."""
 
-    centers: Centers
     packed: PackedCenters
     basis: Array  # (d, head columns - 1); (d, 0) if rows are compared in all columns
     moved: tuple[Array, Array, Array]  # drift (k), group drift in units (groups), gap (k)
@@ -167,11 +166,10 @@ def try_heads(rows: Rows, C: Array, bounds: ProjectedBounds) -> ProjectedBounds:
         return bounds
     X = rows.take(np.linspace(0, len(rows) - 1, min(len(rows), TRIAL_ROWS)).astype(int))
     block, seconds = DenseBlock(X), []
-    centers = DenseBlock.prepare(C)
-    labels = block.nearest(centers)
+    labels = block.nearest(DenseBlock.prepare(C))
     for b in (bounds._replace(with_heads=True), bounds._replace(with_heads=False)):
         still = np.zeros(len(C)), np.zeros(len(b.groups) - 1, np.uint16), np.zeros(len(C))
-        plan = ProjectedPlan(centers, pack_centers(C, b), b.head_basis, still, b.per_unit, False)
+        plan = ProjectedPlan(pack_centers(C, b), b.head_basis, still, b.per_unit, False)
         times = []
         for _ in range(TRIALS + 1):  # the first one may include compilation
             upper, lower = np.full(len(X), np.inf, np.float32), np.zeros((len(X), len(b.groups) - 1), np.uint16)
@@ -199,38 +197,34 @@ def pack_centers(C: Array, b: ProjectedBounds) -> PackedCenters:
 def settle(X: Array, labels: Array, upper: Array, lower: Array, plan: ProjectedPlan) -> tuple[int, float]:
     """Assign rows; return the number of rows that the bounds do not decide, and the number of distances computed.
 
-    Rows without a label are assigned without bounds, unless heads give them a label to start from.
+    Rows without a label start with the centroid of the nearest head, or with the nearest one of the first pack.
     """
     precision = (2 * rounding(X.dtype, X.shape[1]), plan.per_unit)
     n_heads, n_computed, new = plan.basis.shape[1], 0.0, labels < 0
     packed = plan.packed
-    k, d = packed.C.shape
-    share = (n_heads + 1) / d if n_heads else 1.0
+    share = (n_heads + 1) / X.shape[1] if n_heads else 1.0
     if new.any():
         ids = slice(None) if new.all() else np.flatnonzero(new)
-        part = DenseBlock(X[ids])
-        n_computed += len(part) * k * share
-        if n_heads:
-            labels[ids] = packed.order[nearest_head(head_of(part.X, plan.basis), packed)]
-            new = np.zeros_like(new)
-        else:
-            labels[ids] = part.nearest(plan.centers)
+        part = head_of(X[ids], plan.basis) if n_heads else X[ids]
+        n_packs = len(packed.packs) if n_heads else 1
+        labels[ids] = packed.order[nearest(part, packed, n_packs)]
+        n_computed += len(part) * n_packs * packed.packs.shape[2] * share
+    epsilon = float(np.finfo(X.dtype).eps)
     rows, squares = np.empty(len(X), np.int32), np.empty(len(X))
-    count = tiles.undecided_rows(X, plan.per_unit, packed.C, plan.moved, labels, new, upper, lower, rows, squares)
+    count = tiles.undecided_rows(X, plan.per_unit, packed.C, plan.moved, labels, upper, lower, epsilon, rows, squares)
     rows, squares = rows[:count], squares[:count]
     if count:
         heads = head_of(X if count == len(X) else X[rows], plan.basis) if n_heads else X
         opened, computed = tiles.settle_rows(X, heads, rows, squares, *precision, tuple(packed), labels, upper, lower)
         n_computed += computed + opened * packed.packs.shape[2] * share
-    return count + int(np.count_nonzero(new)), n_computed + count
+    return count, n_computed + count
 
 
-def nearest_head(heads: Array, packed: PackedCenters) -> Array:
-    """Return for each row the position of the centroid with the nearest head, up to rounding."""
-    labels, (limits, second) = np.full(len(heads), -1, np.int32), np.empty((2, len(heads)), heads.dtype)
-    tiles.two_best_packed(
-        heads, rounding(heads.dtype, heads.shape[1]), packed.C, packed.packs, packed.z2, labels, limits, second
-    )
+def nearest(X: Array, packed: PackedCenters, n_packs: int) -> Array:
+    """Return for each row, or head, the position of the nearest centroid of the first packs, up to rounding."""
+    labels, (limits, second) = np.full(len(X), -1, np.int32), np.empty((2, len(X)), X.dtype)
+    packs, z2 = packed.packs[:n_packs], packed.z2[:n_packs]
+    tiles.two_best_packed(X, rounding(X.dtype, X.shape[1]), packed.C, packs, z2, labels, limits, second)
     return labels
 
 
@@ -267,6 +261,6 @@ def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Projected
         b = try_heads(rows, C, b)
     gap = gaps(C) if C.shape[1] <= MAX_COLUMNS_FOR_GAPS else np.zeros(len(C))
     moved = (*b.movement_to(C), gap)
-    plan = ProjectedPlan(rows.prepare(C), pack_centers(C, b), b.head_basis, moved, b.per_unit, sums_need_recompute(state))
+    plan = ProjectedPlan(pack_centers(C, b), b.head_basis, moved, b.per_unit, sums_need_recompute(state))
     per_row = (state.labels, state.labels.copy(), rows.weights, b.upper, b.lower)
     return rows.map_blocks(assign_block, plan, per_row=per_row), b._replace(anchor=C, n_steps=b.n_steps + 1)
