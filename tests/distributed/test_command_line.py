@@ -72,7 +72,7 @@ def test_a_fit_on_a_lost_cluster_can_be_resumed(capsys, client, monkeypatch):
     [
         (("--workers", 2), "without --engine dask"),
         (("--engine", "dask"), "--scheduler ADDRESS or --workers COUNT"),
-        (("--engine", "dask", "--workers", 2, "--method", "online"), "take MiniBatchKMeans"),
+        (("--engine", "dask", "--workers", 2, "--method", "online"), "use MiniBatchKMeans"),
         (("--engine", "dask", "--workers", 2, "--scheduler", "tcp://127.0.0.1:1"), "not both"),
         (("--engine", "dask", "--scheduler", "nowhere:at:all"), "no Dask scheduler answers"),
         (("--engine", "dask", "--scheduler", "nowhere"), "missing port number"),

@@ -42,7 +42,7 @@ class MemoryLimit(Scoped):
     ...     shoal.KMeans(n_clusters=3).fit(X)
     Traceback (most recent call last):
     ...
-    MemoryError: A limit of 64 MB is too little: KMeans on 1,000 rows takes about 324 MB: allow 328 MB.
+    MemoryError: A limit of 64 MB is too little: KMeans on 1,000 rows takes about 325 MB: allow 328 MB.
     """
 
     _variable = MEMORY_LIMIT

@@ -61,7 +61,8 @@ def run(solver: Solver, context: FitContext) -> FitResult:
         if len(finished.history) == n_steps_before:  # no step since: labels of a checkpoint are not trusted
             finished = finished._replace(info=None)
         finished, loss = solver.finalize(finished, limits, context.skipped)
-        finished = finished._replace(info=info)  # the next checkpoint is refused if the best run has steps but no info
+        if finished.info is None:  # the next checkpoint is refused if the best run has steps but no info
+            finished = finished._replace(info=info)
         if best is None or loss < best_loss:
             best, best_loss = finished, loss
         if finished.reason in ("callback", "time_budget"):

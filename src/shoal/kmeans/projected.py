@@ -259,6 +259,13 @@ def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Projected
         b = initial_bounds(rows, state)
     if b.n_steps in TRIAL_STEPS:
         b = try_heads(rows, C, b)
+    return assign_by_bounds(rows, state._replace(bounds=b))
+
+
+def assign_by_bounds(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], ProjectedBounds]:
+    """Assign rows by the bounds of the state."""
+    b: ProjectedBounds = state.bounds
+    C = state.centers
     gap = gaps(C) if C.shape[1] <= MAX_COLUMNS_FOR_GAPS else np.zeros(len(C))
     moved = (*b.movement_to(C), gap)
     plan = ProjectedPlan(pack_centers(C, b), b.head_basis, moved, b.per_unit, sums_need_recompute(state))

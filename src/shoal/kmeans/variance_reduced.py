@@ -36,6 +36,7 @@ from ..fit.parameters import Count
 from ..fit.partition import Assign, Partition, StepStats
 from ..fit.random_streams import draw, generator
 from ..fit.solver import Solver
+from . import projected
 from .dispatch import final_assign, select_algorithm
 from .init import INITIALIZERS
 from .projected import ProjectedBounds
@@ -144,7 +145,8 @@ def assign_picked(rows: Rows, ids: Array, state: Partition, assign: Assign) -> I
     state = state._replace(moved=0, n_reassigned=state.n_reassigned * len(ids) // len(rows))
     if bounds is None:
         return partition.label_all(some, state)
-    return assign(some, state._replace(bounds=bounds.take(ids)))[0]
+    taken = state._replace(bounds=bounds.take(ids))
+    return projected.assign_by_bounds(some, taken)[0] if bounds.n_steps else assign(some, taken)[0]
 
 
 class VarianceReducedSolver(Solver):
