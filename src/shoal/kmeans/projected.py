@@ -26,7 +26,7 @@ from ..data.cancellation import now, pieces
 from ..data.pca import SAMPLE, basis_of, head_of
 from ..data.rows import Rows
 from ..data.types import Array
-from ..fit.partition import Partition, StepStats, sums_need_recompute
+from ..fit.partition import Partition, StepStats, label_all, sums_need_recompute
 from ..kernels import TINY, UP, tiles
 from .center_groups import gaps, group_centers
 
@@ -263,10 +263,14 @@ def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Projected
     C = state.centers
     if b is None:
         b = initial_bounds(rows, state)
+    centers = rows.prepare(C)
+    if centers.in_double is not None:  # scores in the dtype of the rows are not precise enough
+        b.forget(slice(None))
+        return label_all(rows, state), b._replace(anchor=C)
     if b.n_steps in TRIAL_STEPS:
         b = try_heads(rows, C, b)
     gap = gaps(C) if C.shape[1] <= MAX_COLUMNS_FOR_GAPS else np.zeros(len(C))
     moved = (*b.movement_to(C), gap)
-    plan = ProjectedPlan(rows.prepare(C), pack_centers(C, b), b.head_basis, moved, b.per_unit, sums_need_recompute(state))
+    plan = ProjectedPlan(centers, pack_centers(C, b), b.head_basis, moved, b.per_unit, sums_need_recompute(state))
     per_row = (state.labels, state.labels.copy(), rows.weights, b.upper, b.lower)
     return rows.map_blocks(assign_block, plan, per_row=per_row), b._replace(anchor=C, n_steps=b.n_steps + 1)
