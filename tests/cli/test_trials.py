@@ -1,6 +1,7 @@
 """Tests of `shoal compare`, `sweep` and `export`."""
 
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -244,6 +245,32 @@ def test_export_faiss_search_returns_labels(capsys, rows, metric):
     path = result(capsys, "export", "out/model.npz", "--to", "faiss")["path"]
     _, found = faiss.read_index(path).search(rows, 1)
     np.testing.assert_array_equal(found[:, 0], np.load("out/labels.npy"))
+
+
+@pytest.mark.parametrize(
+    ("centers", "message"),
+    [
+        (np.array([[1e9, 1], [1e9 + 0.25, 1], [1e9 + 9, 1]]), "moves centroid"),
+        (np.array([[1.0, 1], [1 + 2.0**-40, 1]]), "moves centroid 1"),
+        (np.array([[1e300, 1], [0, 1]]), "overflows"),
+        (np.array([[1e30, 1], [0, 1]], np.float32), "overflows"),
+        (np.array([[1e-30, 0], [0, 1e-30]]), "underflows"),
+        (np.array([[1e-310, 0], [0, 1e-310]]), "moves centroid"),
+        (np.array([[1e10, 0], [0, 1], [0, 2], [0, 2]]), None),
+        (np.array([[1e9, 1], [1e9 + 640, 1]]), None),
+        (np.array([[0.1, 1e-30]]), None),
+    ],
+)
+def test_export_faiss_refuses_centroids_that_float32_does_not_hold(capsys, centers, message):
+    pytest.importorskip("faiss")
+    model = shoal.KMeans(len(centers), init=centers, max_iter=1)
+    with warnings.catch_warnings(action="ignore"):
+        shoal.save(model.fit(centers), "model.npz")
+    if message is None:
+        result(capsys, "export", "model.npz", "--to", "faiss")
+    else:
+        assert message in refused(capsys, errors.USAGE, "export", "model.npz", "--to", "faiss")
+        assert not Path("model.faiss").exists()
 
 
 def test_sweep_refuses_ranges_that_would_fill_memory(capsys):
