@@ -515,6 +515,20 @@ def test_init_columns_are_matched_by_name(capsys, rows, kind):
     assert "a, b, c, e" in refused(capsys, errors.BAD_DATA, *fit, starts["other"], "-o", "out")
 
 
+@pytest.mark.parametrize("command", [("fit", "-o", "out"), ("sweep",), ("compare", "--methods", "lloyd")])
+def test_wide_sparse_init_is_refused_before_it_becomes_dense(capsys, command):
+    import tracemalloc
+
+    Path("start.svm").write_text("0 1:1 100000000:2\n" * 3)
+    tracemalloc.start()
+    try:
+        error = refused(capsys, errors.BAD_DATA, command[0], "rows.npy", "-k", 3, "-q", *command[1:], "--init", "start.svm")
+        assert tracemalloc.get_traced_memory()[1] < 1e8
+    finally:
+        tracemalloc.stop()
+    assert "3 centroids of 100,000,000 columns" in error
+
+
 def test_predict_columns_are_matched_by_name(capsys, rows):
     with open("rows.csv", "w") as file:
         file.write("7,b,c,d\n" + "\n".join(",".join(map(str, row)) for row in rows.tolist()))

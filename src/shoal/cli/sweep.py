@@ -218,7 +218,7 @@ def _initial_centers(
     from .estimators import make_estimator
 
     short = replace(settings, method="exact", time=None, standardize=False, extra={"max_iter": INIT_STEPS})
-    models = [make_estimator(short, names)]
+    models = [make_estimator(short, names, sample.shape[1])]
     if previous is not None:
         C, added = previous.centers, _draw_rows(previous, sample, settings.clusters - len(previous.centers), rng)
         models.append(make_estimator(replace(short, init=None), init=np.concatenate([C, added.astype(C.dtype)])))

@@ -45,7 +45,7 @@ def initial_centers(rows: Any, settings: FitSettings) -> Any:
     from ..fit.random_streams import generator
     from ..kmeans.init import REFINING_INITIALIZERS
 
-    init = resolve_init(replace(settings, init=settings.init or "k-means++"), rows.feature_names)
+    init = resolve_init(replace(settings, init=settings.init or "k-means++"), rows.feature_names, rows.shape[1])
     with reporting_data_errors():
         source = check_rows(None, rows, reset=True)
         if not isinstance(init, str):
