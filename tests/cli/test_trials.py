@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.cli import errors, plan, trials
+from shoal.cli import errors, estimators, plan, trials
 from shoal.cli.progress import ProgressReporter
 from shoal.cli.settings import FitSettings
-from shoal.cli.sweep import CountRange, CountRangeType, _sample_errors, _sample_size
+from shoal.cli.sweep import CountRange, CountRangeType, _sample_errors, _sample_size, _silhouette_rows
 from shoal.data.sizes import parse_size
 from shoal.data.sources import find_source
 from shoal.execution.memory_limit import MEMORY_LIMIT
+from shoal.kmeans.init import REFINING_INITIALIZERS
 from tests.cli.invoke import refused, result, run
 
 
@@ -275,6 +276,44 @@ def test_export_faiss_refuses_centroids_that_float32_does_not_hold(capsys, cente
 
 def test_sweep_refuses_ranges_that_would_fill_memory(capsys):
     assert "larger step" in refused(capsys, errors.USAGE, "sweep", "rows.npy", "-k", "1:999999999:1")
+
+
+def test_a_time_limit_includes_initial_centroids(capsys, monkeypatch):
+    """Each stage of `compare` and `sweep` gets a part of the limit, and the silhouette fewer rows."""
+    seen, scored, plain = [], [], estimators.make_estimator
+
+    def record(settings, *args, **parameters):
+        seen.append((settings.clusters, settings.method, settings.time))
+        return plain(settings, *args, **parameters)
+
+    def silhouette(X, *args, **options):
+        scored.append(len(X))
+        return 0.0
+
+    np.save("rows.npy", np.random.default_rng(0).normal(size=(3000, 200)).astype(np.float32))
+    limit = ("-q", "--time", "3s")
+    for module in (estimators, trials):
+        monkeypatch.setattr(module, "make_estimator", record)
+    monkeypatch.setattr(shoal.metrics, "simplified_silhouette", silhouette)
+    result(capsys, "sweep", "rows.npy", "-k", "40,50", "--method", "minibatch", "-q")
+    result(capsys, "sweep", "rows.npy", "-k", "40,50", "--method", "minibatch", *limit)
+    times = [(k, seconds) for k, method, seconds in seen if seconds is not None]
+    assert [k for k, _ in times] == [40, 40, 50, 50, 50]
+    assert [times[i][1] for i in (0, 2, 3)] == [1.5, 0.75, 0.75]
+    assert all(0.75 <= times[i][1] < 3 for i in (1, 4))
+    assert scored[:2] == [3000, 3000] and min(scored[2:]) >= 1000
+    assert _silhouette_rows(np.zeros((50_000, 2)), 100_000, 2.0).shape == (2500, 2)
+
+    methods, remaining = REFINING_INITIALIZERS.methods, []
+
+    def first_rows(rows, k, rng, deadline):
+        remaining.append(deadline.remaining())
+        return rows.take(np.arange(k))
+
+    monkeypatch.setitem(methods, "k-means++", first_rows)
+    result(capsys, "compare", "rows.npy", "-k", 4, "--methods", "lloyd", "-q")
+    result(capsys, "compare", "rows.npy", "-k", 4, "--methods", "lloyd", *limit)
+    assert [seconds for seconds in remaining if seconds != np.inf] == [pytest.approx(2.5, abs=0.5)]
 
 
 def test_sweep_computes_distances_in_small_blocks():

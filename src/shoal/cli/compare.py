@@ -36,7 +36,7 @@ def compare(
 ) -> None:
     """Compare the energy and time of several methods on the same rows, from the same initial centroids.
 
-    A time limit (--time) applies to each method separately.
+    A time limit (--time) applies to the initial centroids and then to each method separately.
 
     Example: shoal compare rows.npy -k 100 --methods exact,minibatch -o compare.html
     """
@@ -58,12 +58,14 @@ def compare(
         check_clusters(clusters, rows.shape[0])
         fits = limit_threads_of_all(rows, [replace(settings, method=name) for name in names])
         rows = standardize_rows(rows, data, settings)
+        reporter.status("compiling, or loading compiled code")
+        for fit in fits:
+            compile_kernels(rows, fit)
         reporter.status("initializing the centroids")
         centers = initial_centers(rows, min(fits, key=lambda fit: fit.threads or math.inf))
         runs = []
         for fit in fits:
             reporter.status(f"fitting {fit.method}")
-            compile_kernels(rows, fit)
             runs.append((fit.method, *timed_fit(rows, centers, fit, reporter)))
         if path is not None:
             from ..report import Curve, Trial, write_compare

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +23,9 @@ COARSE_COUNTS = 16  # values of k tried in a longer range, geometrically spaced
 REFINED_COUNTS = 14  # further values of k tried around the knee
 MIN_SAMPLE_ROWS = 20_000  # sample for the silhouette and for initial centroids
 INIT_STEPS = 10  # k-means steps on the sample that refine initial centroids
-DISTANCES_PER_BLOCK = 1 << 20  # between rows and centroids; limits memory (8 MB of float64)
+INIT_TIME_SHARE, MIN_FIT_TIME_SHARE = 0.5, 0.25  # shares of a time limit: most for initial centroids, least for the fit
+SILHOUETTE_PRODUCTS_PER_SECOND = 2.5e8  # of a time limit: about a quarter of the limit on two cores
+MIN_SILHOUETTE_ROWS = 1000  # however short the time limit is
 MAX_COUNTS = 10_000  # numbers of clusters in one range
 
 
@@ -72,7 +75,8 @@ def sweep(
     """Try several numbers of clusters; show the energy and simplified silhouette of each, and the knee, if there is one.
 
     In ranges of up to 30 values every k is tried; in longer ranges some, and then more around the knee. A time limit (--time)
-    applies to each k separately.
+    applies to each k separately, and includes its initial centroids. The silhouette is then that of fewer rows. Each k takes
+    some passes over a sample of the rows in addition.
 
     Example: shoal sweep rows.npy -k 2:20 -o sweep.html
     """
@@ -160,21 +164,28 @@ def _fit_all(rows: Any, span: CountRange, settings: FitSettings, progress: Any) 
 
     from ..metrics import simplified_silhouette
     from ..report import Point
+    from .estimators import compile_kernels
     from .trials import timed_fit
 
     rng, n = np.random.default_rng(settings.seed), rows.shape[0]
     with reporting_data_errors():
         sample = rows.take(np.sort(rng.choice(n, min(n, _sample_size(rows, span, settings)), replace=False)))
+    if settings.time is not None:
+        progress.status("compiling, or loading compiled code")
+        for method in dict.fromkeys(["exact", settings.method]):
+            compile_kernels(rows, replace(settings, method=method, clusters=span.counts[-1]))
     points: list[Any] = []
     fitted: dict[int, FittedCenters] = {}
 
     def fit_one(k: int) -> None:
         progress.status(f"k = {k:,}")
+        started = time.perf_counter()
         previous = max((fewer for fewer in fitted if fewer < k), default=0)
         centers = _initial_centers(sample, rows.feature_names, fitted.get(previous), replace(settings, clusters=k), rng)
-        model, seconds = timed_fit(rows, centers, settings, progress)
+        model, seconds = timed_fit(rows, centers, _with_remaining_time(settings, started), progress)
         C, threads = model.cluster_centers_, settings.threads
-        silhouette = simplified_silhouette(sample, C, metric=settings.metric, n_threads=threads) if k > 1 else None
+        some = _silhouette_rows(sample, k, settings.time)
+        silhouette = simplified_silhouette(some, C, metric=settings.metric, n_threads=threads) if k > 1 else None
         points.append(Point(k, float(model.inertia_), silhouette, seconds, model.stop_reason_))
         if not span.coarse:
             fitted.clear()
@@ -185,6 +196,25 @@ def _fit_all(rows: Any, span: CountRange, settings: FitSettings, progress: Any) 
     for k in _counts_near_knee(points) if span.coarse else []:
         fit_one(k)
     return sorted(points, key=lambda point: point.k)
+
+
+def _with_remaining_time(settings: FitSettings, started: float) -> FitSettings:
+    """Return the settings with what is left of a time limit that started at this time."""
+    if settings.time is None:
+        return settings
+    remaining = started + settings.time - time.perf_counter()
+    return replace(settings, time=max(remaining, MIN_FIT_TIME_SHARE * settings.time))
+
+
+def _silhouette_rows(sample: Any, k: int, seconds: float | None) -> Any:
+    """Return the sample, or with a time limit so many of its rows that their silhouettes take a part of it."""
+    import numpy as np
+
+    n, d = sample.shape
+    if seconds is None:
+        return sample
+    count = max(MIN_SILHOUETTE_ROWS, int(seconds * SILHOUETTE_PRODUCTS_PER_SECOND / (k * d)))
+    return sample if count >= n else sample[np.linspace(0, n - 1, count).astype(np.int64)]
 
 
 def _sample_size(rows: Any, span: CountRange, settings: FitSettings) -> int:
@@ -217,7 +247,8 @@ def _initial_centers(
 
     from .estimators import make_estimator
 
-    short = replace(settings, method="exact", time=None, standardize=False, extra={"max_iter": INIT_STEPS})
+    seconds = None if settings.time is None else settings.time * INIT_TIME_SHARE / (1 if previous is None else 2)
+    short = replace(settings, method="exact", time=seconds, standardize=False, extra={"max_iter": INIT_STEPS})
     models = [make_estimator(short, names, sample.shape[1])]
     if previous is not None:
         C, added = previous.centers, _draw_rows(previous, sample, settings.clusters - len(previous.centers), rng)
@@ -227,13 +258,18 @@ def _initial_centers(
 
 
 def _sample_errors(model: Any, sample: Any) -> Any:
-    """Return the error of each sample row, computed in blocks because all distances may not fit into memory."""
+    """Return the distance (cosine) or squared distance of each sample row to its nearest centroid."""
     import numpy as np
 
-    step = max(1, DISTANCES_PER_BLOCK // len(model.cluster_centers_))
+    from ..execution.threads import on_threads
+    from ..fit.centroid_model import nearest_distances_block
+
+    errors = np.empty(sample.shape[0])
     with warnings.catch_warnings(action="ignore"):  # that the sample has no column names
-        parts = [model.transform(sample[i : i + step]).min(axis=1) for i in range(0, sample.shape[0], step)]
-    return np.concatenate(parts).astype(np.float64) ** (1 if model.metric == "cosine" else 2)
+        rows, centers = model._rows(sample)
+        with on_threads(rows, model.n_threads) as rows:
+            rows.for_each_raw(nearest_distances_block, rows, centers, per_row=(errors,))
+    return errors ** (1 if model.metric == "cosine" else 2)
 
 
 def _draw_rows(previous: FittedCenters, sample: Any, count: int, rng: Any) -> Any:
