@@ -301,7 +301,8 @@ def test_a_time_limit_includes_initial_centroids(capsys, monkeypatch):
     assert [k for k, _ in times] == [40, 40, 50, 50, 50]
     assert [times[i][1] for i in (0, 2, 3)] == [1.5, 0.75, 0.75]
     assert all(0.75 <= times[i][1] < 3 for i in (1, 4))
-    assert scored[:2] == [3000, 3000] and min(scored[2:]) >= 1000
+    assert scored[:2] == [3000, 3000]
+    assert min(scored[2:]) >= 1000
     assert _silhouette_rows(np.zeros((50_000, 2)), 100_000, 2.0).shape == (2500, 2)
 
     methods, remaining = REFINING_INITIALIZERS.methods, []
