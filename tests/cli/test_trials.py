@@ -15,6 +15,7 @@ from shoal.cli.settings import FitSettings
 from shoal.cli.sweep import CountRange, CountRangeType, _sample_errors, _sample_size, _silhouette_rows
 from shoal.data.sizes import parse_size
 from shoal.data.sources import find_source
+from shoal.execution import memory
 from shoal.execution.memory_limit import MEMORY_LIMIT
 from shoal.kmeans.init import REFINING_INITIALIZERS
 from tests.cli.invoke import refused, result, run
@@ -149,11 +150,21 @@ def test_trials_respect_memory_limit(capsys, monkeypatch, command):
 
     monkeypatch.setattr(trials, "make_estimator", watched)
     monkeypatch.setattr(ProgressReporter, "on_step", lambda *_: limits.append(MEMORY_LIMIT.get()))
-    printed = result(capsys, *command, "rows.npy", "-q", "--threads", 4, "--memory", "335MB")
+    printed = result(capsys, *command, "rows.npy", "-q", "--threads", 4, "--memory", "365MB")
     assert len(printed.get("methods", printed.get("points"))) == 2
-    assert set(limits) == {335e6}
+    assert set(limits) == {365e6}
     assert set(threads) == {2}
     assert MEMORY_LIMIT.get() is None
+
+
+def test_sweep_plans_the_fits_of_its_sample(capsys):
+    """Under the recommended limit, a fit of the sample, whose rows are in memory, is within the limit, too."""
+    np.save("many.npy", np.ones((40_000, 32), np.float32))
+    message = refused(capsys, errors.NO_ROOM, "sweep", "many.npy", "-k", "5000,6000", "-q", "--memory", "1MB")
+    limit = parse_size(re.search(r"allow ([0-9.]+ .B)", message)[1])
+    count = _sample_size(shoal.open_rows("many.npy"), CountRange([5000, 6000]), FitSettings(memory=limit))
+    sample = find_source(np.ones((min(count, 40_000), 32), np.float32))
+    assert sum(memory.plan(shoal.KMeans(6000), sample, 1).values()) <= limit
 
 
 def test_sweep_sample_respects_memory_limit(rows):

@@ -95,7 +95,9 @@ def sweep(
     with progress_reporter(progress, quiet) as reporter, memory_limit(settings):
         rows = open_data(data, settings)
         check_clusters(clusters.counts[-1], rows.shape[0])
-        fits = limit_threads_of_all(rows, [replace(settings, clusters=k) for k in clusters.counts])
+        fits = limit_threads_of_all(
+            rows, [replace(settings, clusters=k) for k in clusters.counts], _bytes_beside_fit(rows, clusters, settings)
+        )
         rows = standardize_rows(rows, data, settings)
         points = _fit_all(rows, clusters, min(fits, key=lambda fit: fit.threads or math.inf), reporter)
         knee = _find_knee(points)
@@ -219,21 +221,48 @@ def _silhouette_rows(sample: Any, k: int, seconds: float | None) -> Any:
 
 def _sample_size(rows: Any, span: CountRange, settings: FitSettings) -> int:
     """Return the number of sample rows that fits into the memory limit, at least one for each cluster."""
-    from ..data.rows import working_dtype
-    from .plan import bytes_by_part
-
     k = span.counts[-1]
     wanted = max(MIN_SAMPLE_ROWS, 10 * k)
     if settings.memory is None:
         return wanted
-    with reporting_data_errors():
-        block = rows.read(0, min(rows.shape[0], 1000))
-    row_bytes = (block.data.nbytes + block.indices.nbytes if hasattr(block, "indices") else block.nbytes) / block.shape[0]
-    row_bytes *= 4 * working_dtype(rows.dtype).itemsize / rows.dtype.itemsize  # the sample and its copies in k-means
-    needed = bytes_by_part(rows, replace(settings, clusters=k), settings.threads)
-    center_bytes = sum(span.counts) * rows.shape[1] * 8 if span.coarse else 0  # centroids that later fits start from
-    available = settings.memory - center_bytes - sum(needed.values()) + needed.get("start", 0)
-    return max(k, min(wanted, int(available / row_bytes)))
+    low, high = k, wanted + 1
+    while high - low > 1:
+        half = (low + high) // 2
+        fits = _bytes_with_sample(rows, span, replace(settings, clusters=k), half) <= settings.memory
+        low, high = (half, high) if fits else (low, half)
+    return low
+
+
+def _bytes_beside_fit(rows: Any, span: CountRange, settings: FitSettings) -> float:
+    """Return the bytes that the sweep needs in addition to the plan of its largest fit, with the smallest possible sample."""
+    from .plan import PROGRAM_BYTES_OF_SEVERAL_FITS, bytes_by_part
+
+    largest = replace(settings, clusters=span.counts[-1], threads=1)
+    beside = _bytes_with_sample(rows, span, largest, largest.clusters) - sum(bytes_by_part(rows, largest, 1).values())
+    return max(beside, PROGRAM_BYTES_OF_SEVERAL_FITS)
+
+
+def _bytes_with_sample(rows: Any, span: CountRange, settings: FitSettings, count: int) -> float:
+    """Return the bytes of a fit of all rows, or of one of the sample if it needs more, with a sample of so many rows.
+
+    The fit of all rows starts from given centroids. Standardized rows are float64 in the worst case.
+    """
+    from ..execution.memory import estimate_parts
+    from .estimators import make_estimator
+    from .plan import PROGRAM_BYTES_OF_SEVERAL_FITS, bytes_by_part, workload
+
+    load, count = workload(rows, settings, assume_float64=True), min(count, rows.shape[0])
+    sample_bytes = count * (load.row or load.d * float(load.itemsize))
+    center_bytes = sum(span.counts) * load.d * 8.0 if span.coarse else 0.0  # centroids that later fits start from
+    needed = bytes_by_part(rows, settings, settings.threads or 1)
+    short = make_estimator(FitSettings(method="exact", clusters=settings.clusters))
+    sample_load = load._replace(n=count, held=load.held + sample_bytes)
+    in_init = sum(estimate_parts(short, sample_load, 1).values())
+    return (
+        PROGRAM_BYTES_OF_SEVERAL_FITS
+        + center_bytes
+        + max(sum(needed.values()) - needed.get("start", 0.0) + sample_bytes, in_init)
+    )
 
 
 def _initial_centers(
