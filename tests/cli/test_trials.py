@@ -162,7 +162,7 @@ def test_sweep_plans_the_fits_of_its_sample(capsys):
     np.save("many.npy", np.ones((40_000, 32), np.float32))
     message = refused(capsys, errors.NO_ROOM, "sweep", "many.npy", "-k", "5000,6000", "-q", "--memory", "1MB")
     limit = parse_size(re.search(r"allow ([0-9.]+ .B)", message)[1])
-    count = _sample_size(shoal.open_rows("many.npy"), CountRange([5000, 6000]), FitSettings(memory=limit))
+    count = _sample_size(shoal.open_rows("many.npy"), CountRange([5000, 6000]), FitSettings(memory=limit, threads=1))
     sample = find_source(np.ones((min(count, 40_000), 32), np.float32))
     assert sum(memory.plan(shoal.KMeans(6000), sample, 1).values()) <= limit
 
