@@ -1,0 +1,253 @@
+"""Suite `map`: time at equal energy against the fastest of all settings of all peers, each with its own start and sampling."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal.papers.data import Missing
+
+from . import problems
+from .ladders import OURS, PEERS, ROUGH, RUNGS, Contender, Ladder, Point, algorithms, climb_all, fastest
+from .measure import Answer, Lab, energy
+from .problems import start_of
+from .results import Entry
+from .suites import entry_of
+
+MEASURE = (
+    "Whole fits, each library with its own start and sampling; energies over all rows by float64. A ratio is the time of the "
+    "fastest setting of any peer whose energy is at most ours (within 1e-4), over our time: above 1, Shoal is faster. The "
+    "settings of a peer are numbers of steps a factor of sqrt(2) apart, of which those are fitted that bisection asks for. "
+    "Algorithms run from the same start to tol=1e-4. Medians over seeds."
+)
+MAX_TIME_RATIO, MIN_LIMIT, MAX_LIMIT = 5.0, 0.5, 30.0  # a peer has this multiple of our time, and seconds within these bounds
+MAX_PROBLEM_SECONDS = 60.0  # a further seed is begun only if it is expected to end within this time
+MAX_REPEATED_SECONDS = 5.0  # our fits up to this length are made twice, before and after those of the peers
+ALGORITHM_PATIENCE = 1.5  # multiple of the fastest algorithm's time after which another one is stopped
+QUICK_STEPS = 8
+MAX_ITER = 300  # of our fits, their default
+REACHED = ("cluster", "KMeans")
+
+
+class Race(NamedTuple):
+    """Results of one seed."""
+
+    ours: dict[str, Point]
+    peers: dict[str, Ladder]
+    algorithms: dict[str, float]  # seconds; infinity if it was stopped
+    curves: dict[str, list[list[float]]]  # of ours: seconds and energy
+
+
+class Field:
+    """One problem: its rows and the contenders that apply, each in a process of its package."""
+
+    def __init__(self, lab: Lab, name: str, X: Any, k: int) -> None:
+        self.lab, self.name, self.X, self.k = lab, name, X, k
+        self.files = [lab.share(f"{name}-rows", X)]
+        self.rows = self.files[0]
+        self.curves: dict[str, list[list[float]]] = {}
+        self.finished = True
+
+    def close(self) -> None:
+        for path in self.files:
+            Path(path).unlink()
+
+    def ask(self, contender: Contender, steps: int, seed: int, **more: Any) -> Point | None:
+        """Return one fit, or None, with a note, if the library fails."""
+        out = str(self.lab.folder / "centers.npy")
+        task = {"do": "rung", "contender": contender.name, "rows": self.rows, "k": self.k, "seed": seed, "steps": steps}
+        answer: Answer = self.lab.ask_again(contender.package, {**task, **more, "out": out})
+        if "error" in answer:
+            self.lab.leave_out(f"{contender.name}: {answer['error']}", failed=contender.package == "shoal")
+            return None
+        point = Point(steps, answer["wall"], energy(self.X, np.load(out)), answer["n_iter"] < steps)
+        self.finished = answer["finished"]
+        self.curves[contender.name] = answer["curve"] or [*self.curves.get(contender.name, []), [*point[1:3]]]
+        self.lab.say(f"  {seed}: {contender.name}, {answer['n_iter']} of {steps} steps: {point.seconds:.3g} s {point.energy:.6g}")
+        return point
+
+    def race(self, seed: int) -> Race | None:
+        """Run all contenders with one seed; None if one of ours fails."""
+        self.curves = {}
+        ours = {contender.name: self.ask(contender, MAX_ITER, seed) for contender in OURS}
+        there = {name: point for name, point in ours.items() if point is not None}
+        if len(there) < len(OURS):
+            return None
+        ladders = self._peers(seed, there)
+        for contender in OURS:
+            if there[contender.name].seconds <= MAX_REPEATED_SECONDS and not self.lab.quick:
+                again = self.ask(contender, MAX_ITER, seed)
+                if again is not None:
+                    first = there[contender.name]
+                    there[contender.name] = first._replace(seconds=(first.seconds + again.seconds) / 2)
+        mine = {name: self.curves[name] for name in there}
+        mine["cluster"] = [[point.seconds, point.energy] for name, point in there.items() if name == "cluster"]
+        for contender in ROUGH if seed == 0 and not self.lab.quick else []:
+            point = self.ask(contender, MAX_ITER, seed)
+            mine["cluster"] += [[point.seconds, point.energy]] if point is not None else []
+        return Race(there, ladders, self._algorithms(seed), {name: sorted(curve) for name, curve in mine.items()})
+
+    def _peers(self, seed: int, ours: dict[str, Point]) -> dict[str, Ladder]:
+        n, is_sparse = self.X.shape[0], hasattr(self.X, "indptr")
+        most = QUICK_STEPS if self.lab.quick else RUNGS[-1]
+        peers = [contender for contender in PEERS if contender.fits(n, self.k, is_sparse)]
+        peers = [*peers[seed % len(peers) :], *peers[: seed % len(peers)]]
+
+        def run_of(contender: Contender) -> Callable[[int], Point | None]:
+            return lambda steps: self.ask(contender, steps, seed)
+
+        ladders = {contender.name: Ladder(run_of(contender), most) for contender in peers}
+        climb_all(ladders, [(point.energy, limit_of(point)) for point in ours.values()])
+        return ladders
+
+    def _algorithms(self, seed: int) -> dict[str, float]:
+        """Time every algorithm from the same start; those much slower than the fastest so far are stopped."""
+        start = self.lab.share(f"{self.name}-start{seed}", start_of(self.X, self.k, seed))
+        self.files.append(start)
+        seconds: dict[str, float] = {}
+        tried = [contender for contender in algorithms() if contender.name != "projected" or not hasattr(self.X, "indptr")]
+        for contender in tried:
+            limit = {"limit": ALGORITHM_PATIENCE * min(seconds.values())} if seconds else {}
+            point = self.ask(contender, QUICK_STEPS if self.lab.quick else MAX_ITER, seed, start=start, **limit)
+            if point is not None:
+                seconds[contender.name] = point.seconds if self.finished else math.inf
+        return self._confirmed(seconds, start, seed)
+
+    def _confirmed(self, seconds: dict[str, float], start: str, seed: int) -> dict[str, float]:
+        """Repeat "auto" and the fastest algorithm, the two whose ratio is reported, unless they take long."""
+        by_name = {contender.name: contender for contender in algorithms()}
+        for name in sorted(seconds, key=lambda name: (name == "auto", seconds[name]))[:1] + ["auto"]:
+            if seconds.get(name, math.inf) <= MAX_REPEATED_SECONDS and not self.lab.quick:
+                point = self.ask(by_name[name], MAX_ITER, seed, start=start)
+                if point is not None:
+                    seconds[name] = min(seconds[name], point.seconds)
+        return seconds
+
+
+def limit_of(ours: Point) -> float:
+    """Return the seconds that a fit of a peer may take."""
+    return min(max(MAX_TIME_RATIO * ours.seconds, MIN_LIMIT), MAX_LIMIT)
+
+
+def ratios(races: Sequence[Race], name: str) -> tuple[float, str]:
+    """Return the median ratio of the fastest peer's time to ours, infinite if no peer gets there, and this peer and setting."""
+    found: list[tuple[float, str]] = []
+    for race in races:
+        ours = race.ours[name]
+        best = fastest(race.peers, ours.energy)
+        if best is None:
+            cut = any(ladder.cut for ladder in race.peers.values())
+            found.append((math.inf, f"no peer within {limit_of(ours):.3g} s" if cut else "no peer reaches it"))
+        else:
+            found.append((best[1].seconds / ours.seconds, f"{best[0]}, {best[1].steps} steps"))
+    found.sort()
+    by = found[(len(found) - 1) // 2][1]
+    values = [ratio for ratio, _ in found]
+    middle = median(values) if math.isfinite(values[len(values) // 2]) else values[(len(values) - 1) // 2]
+    return middle, by
+
+
+def figures_of(races: Sequence[Race]) -> list[Entry]:
+    """Return the figures of a problem."""
+    figures: list[Entry] = []
+    for name in REACHED:
+        ratio, by = ratios(races, name)
+        what = f"{name} against the fastest peer at its energy"
+        figures.append({"what": what, "by": by, **({"ratio": ratio} if math.isfinite(ratio) else {"value": by})})
+    found = {name: median(race.algorithms.get(name, math.inf) for race in races) for name in races[0].algorithms}
+    single = {name: seconds for name, seconds in found.items() if name != "auto"}
+    best = min(single, key=lambda name: single[name])
+    over = median(race.algorithms["auto"] / min(s for name, s in race.algorithms.items() if name != "auto") for race in races)
+    figures.append({"what": "auto over the best single algorithm", "by": best, "value": over, "limit": 1.1})
+    least = "at least " * (not math.isfinite(found["lloyd"]))
+    lloyd = found["lloyd"] if not least else ALGORITHM_PATIENCE * min(found.values())
+    figures.append({"what": f"{least}auto against plain Lloyd", "by": "lloyd", "ratio": lloyd / found["auto"]})
+    return figures
+
+
+def rows_of(races: Sequence[Race]) -> list[Entry]:
+    """Return the results per contender: ours, then peers with the time at our energies, then algorithms."""
+    base = median(race.ours["cluster"].energy for race in races)
+    rows: list[Entry] = []
+    for name in REACHED:
+        points = [race.ours[name] for race in races]
+        row: Entry = {"library": name, "lowest energy / cluster's": median(p.energy for p in points) / base}
+        row["seconds"] = median(p.seconds for p in points)
+        rows.append({**row, "repeats": [race.curves[name] for race in races]})
+    for name in races[0].peers:
+        ladders = [race.peers[name] for race in races if race.peers[name].points]
+        if not ladders:
+            continue
+        low = median(min(point.energy for point in ladder.points.values()) for ladder in ladders)
+        row = {"library": name, "lowest energy / cluster's": low / base}
+        for ours in REACHED:
+            reached = [race.peers[name].first_to(race.ours[ours].energy) for race in races]
+            times = [point.seconds for point in reached if point is not None]
+            row[f"seconds to {ours}'s"] = median(times) if len(times) > len(races) / 2 else None
+        curves = [sorted([p.seconds, p.energy, p.steps] for p in ladder.points.values()) for ladder in ladders]
+        rows.append({**row, "repeats": curves})
+    for name in races[0].algorithms:
+        times = [race.algorithms.get(name, math.inf) for race in races]
+        value = median(times)
+        kept = [seconds if math.isfinite(seconds) else None for seconds in times]
+        rows.append({"algorithm": name, "seconds": value if math.isfinite(value) else "stopped", "repeats": kept})
+    return rows
+
+
+def selected(lab: Lab, only: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+    """Yield name, set and number of clusters of the problems whose name contains a word of `only`, or is one."""
+    sets = problems.MAP_TINY if lab.quick else problems.MAP
+    names = {f"{name}-k{k}": (name, k) for name in sets for k in ((20,) if lab.quick else problems.MAP_CLUSTERS)}
+    for name, (data, k) in names.items():
+        if not only or any(word == name or (word not in names and word in name) for word in only):
+            yield name, data, k
+
+
+def _loaded(lab: Lab, only: Sequence[str]) -> Iterator[tuple[str, Any, int, int]]:
+    """Yield name, rows, number of clusters and number of all rows of the selected problems."""
+    sets, last, X = {**problems.MAP, **problems.MAP_TINY}, "", None
+    for name, data, k in selected(lab, only):
+        if data != last:
+            last, X = data, None
+            try:
+                X = sets[data]()
+            except Missing as missing:
+                lab.leave_out(f"{data}: {missing}")
+        if X is None:
+            continue
+        wide = hasattr(X, "indptr") and k * X.shape[1] > problems.MAP_MAX_CENTER_ENTRIES
+        if X.shape[0] < problems.MAP_ROWS_PER_CLUSTER * k or wide:
+            lab.say(f"{name}: left out, {'too many columns' if wide else 'too few rows'} for {k} clusters")
+            continue
+        yield name, problems.map_rows(X, k), k, X.shape[0]
+
+
+def speed_map(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
+    """Time at equal energy of `cluster` and `KMeans` against all settings of all peers, and of "auto" against each algorithm."""
+    for name, X, k, n in _loaded(lab, only):
+        lab.say(name)
+        field, races, begun = Field(lab, name, X, k), list[Race](), time.monotonic()
+        try:
+            for seed in range(lab.repeats):
+                if races and (seed + 1) / seed * (time.monotonic() - begun) > MAX_PROBLEM_SECONDS:
+                    break
+                race = field.race(seed)
+                if race is None:
+                    break
+                races.append(race)
+        finally:
+            field.close()
+        if not races:
+            continue
+        drawn = f" (drawn from {n:,})" if X.shape[0] < n else ""
+        shape = f"{X.shape[0]:,} x {X.shape[1]}{drawn}"
+        entry = entry_of(lab, name, MEASURE, rows_of(races), figures_of(races))
+        lab.say(f"  {time.monotonic() - begun:.0f} s")
+        yield {**entry, "shape": shape, "k": k, "seeds": len(races)}
+    lab.dismiss()
