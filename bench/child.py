@@ -99,7 +99,7 @@ def rung(task: dict[str, Any]) -> dict[str, Any]:
     contender, X = CONTENDERS[name], HELD.rows(task["rows"])
     start = np.load(task["start"]) if task.get("start") else None
     limit = {"limit": task["limit"]} if task.get("limit") else {}
-    if name not in HELD.warm:
+    if name not in HELD.warm and task["warm"]:
         contender.fit(X[: max(WARM_ROWS, 2 * k, WARM_PAIRS // k)], k, 0, min(task["steps"], WARM_RUNG_STEPS), start)
         HELD.warm.add(name)
     walls: list[float] = []

@@ -18,13 +18,12 @@ import numpy as np
 from joblib import cpu_count
 
 Array = np.ndarray[Any, Any]
-Curve = list[tuple[float, float]]
 
 RUNGS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 90, 128, 181, 256, 300)  # numbers of steps, a factor of sqrt(2) apart
 STRIDE = 4  # rungs from one fit to the next on the way up, a factor of 4 in steps
 FIRST = 1  # index of the first rung that is fitted: few steps, but more than set-up
 ENERGY_TOLERANCE = 1e-4  # relative; energies within it count as equal
-MAX_GAIN_RATIO = 10  # a ladder ends if the remaining difference of energies exceeds this multiple of its last improvement
+MAX_GAIN_RATIO = 4  # a ladder ends if the remaining difference of energies exceeds this multiple of its last improvement
 SPARSE_SETTINGS = ("sklearn", "sklearnex", "shoal")  # packages that accept CSR rows
 
 
@@ -33,7 +32,7 @@ class Fit(NamedTuple):
 
     centers: Array
     n_iter: int
-    curve: Curve = []  # seconds and energy after each step, if the library records them
+    curve: Sequence[tuple[float, float]] = ()  # seconds and energy after each step, if the library records them
     finished: bool = True  # False if the fit was stopped because it took too long
 
 
@@ -235,8 +234,15 @@ def fastest(ladders: dict[str, Ladder], energy: float) -> tuple[str, Point] | No
 
 
 def climb_all(ladders: dict[str, Ladder], goals: Sequence[tuple[float, float]]) -> None:
-    """Let every ladder search for the goals (energy, seconds), and stop where it would be slower than the fastest so far."""
+    """Let every ladder search for the goals (energy, seconds), and stop where it would be slower than the fastest so far.
+
+    Ladders that reached the previous goal early go first, so that the others are stopped soon.
+    """
+    order = list(ladders)
     for energy, limit in sorted(goals, reverse=True):  # higher energies are reached earlier
-        for ladder in ladders.values():
+        for name in order:
             best = fastest(ladders, energy)
-            ladder.climb(energy, limit if best is None else min(limit, best[1].seconds))
+            ladders[name].climb(energy, limit if best is None else min(limit, best[1].seconds))
+        reached = {name: ladder.first_to(energy) for name, ladder in ladders.items()}
+        times = {name: math.inf if point is None else point.seconds for name, point in reached.items()}
+        order.sort(key=lambda name: times[name])

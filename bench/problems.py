@@ -121,7 +121,9 @@ def franti(name: str) -> tuple[Array, int]:
 
 
 def gloss() -> Array:
-    return np.ascontiguousarray(np.load(path_of("gloss_embeddings", "sentence embeddings of WordNet's glosses: X"))["X"], np.float32)
+    return np.ascontiguousarray(
+        np.load(path_of("gloss_embeddings", "sentence embeddings of WordNet's glosses: X"))["X"], np.float32
+    )
 
 
 def noise(d: int, n: int = 100_000) -> Array:
@@ -219,7 +221,7 @@ ALGORITHMS = [
 
 MAP_CLUSTERS = (10, 50, 200, 1000)
 MAP_MAX_ROWS = 100_000
-MAP_MAX_PRODUCTS = 4e9  # multiplications of a plain step, rows * columns * clusters, above which rows are drawn
+MAP_MAX_PRODUCTS = 2e9  # multiplications of a plain step, rows * columns * clusters, above which rows are drawn
 MAP_MAX_CENTER_ENTRIES = 2e7  # columns * clusters of sparse rows, whose centroids are dense
 MAP_ROWS_PER_CLUSTER = 20  # rows that are kept at least, and without which there is no problem
 

@@ -126,7 +126,9 @@ class Contest:
 
 def lloyd(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
     """One plain Lloyd iteration, and its share of the matrix products and the memory bandwidth of this machine."""
-    measure = f"{DIFFERENCE} 'of sgemm' and 'of bandwidth': 2nkd operations and one pass over the rows, at the speed of the machine."
+    measure = (
+        f"{DIFFERENCE} 'of sgemm' and 'of bandwidth': 2nkd operations and one pass over the rows, at the speed of the machine."
+    )
     for problem, X in chosen(lab, problems.LLOYD, only, [problems.TINY]):
         contest = Contest(lab, problem, X, ["shoal-lloyd", *EXACT_PEERS])
         contest.run(problem.steps)
