@@ -166,8 +166,9 @@ class Point(NamedTuple):
 class Ladder:
     """Fits of one contender to one problem with several numbers of steps, in search of the fewest that reach an energy."""
 
-    def __init__(self, run: Callable[[int], Point | None], max_steps: int = RUNGS[-1]) -> None:
+    def __init__(self, run: Callable[[int], Point | None], max_steps: int = RUNGS[-1], expected: float = 0.0) -> None:
         self.run, self.rungs = run, [steps for steps in RUNGS if steps <= max_steps]
+        self.expected = expected  # seconds of the shortest fit, from an earlier seed
         self.points: dict[int, Point] = {}  # by index of the rung
         self.failed = False
         self.cut = False  # whether a fit was not tried because it would have taken too long
@@ -176,6 +177,10 @@ class Ladder:
         """Return the fastest fit whose energy is at most this one, up to the tolerance."""
         reached = [point for point in self.points.values() if point.energy <= energy * (1 + ENERGY_TOLERANCE)]
         return min(reached, key=lambda point: point.seconds, default=None)
+
+    def shortest(self) -> float:
+        """Return the seconds of the shortest fit so far."""
+        return min((point.seconds for point in self.points.values()), default=self.expected)
 
     def predicted(self, index: int) -> float:
         """Return the expected seconds of a rung, linear in the number of steps."""
@@ -189,6 +194,9 @@ class Ladder:
 
     def climb(self, energy: float, limit: float) -> None:
         """Find the fewest steps that reach an energy within `limit` seconds: up in large strides, then by bisection."""
+        if not self.points and self.expected > limit:
+            self.cut = True
+            return
         if not self.points:
             self._fit(min(FIRST, len(self.rungs) - 1))
         while not self.failed and (index := self._next(energy, limit)) is not None:
@@ -200,6 +208,13 @@ class Ladder:
             self.failed = True
         else:
             self.points[index] = point
+
+    def repeat(self, point: Point) -> None:
+        """Run a fit once more; its time becomes the mean of both."""
+        index = self.rungs.index(point.steps)
+        again = self.run(point.steps)
+        if again is not None:
+            self.points[index] = point._replace(seconds=(point.seconds + again.seconds) / 2)
 
     def _next(self, energy: float, limit: float) -> int | None:
         """Return the index of the next rung to fit, or None if the search is over."""

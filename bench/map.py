@@ -29,7 +29,7 @@ MEASURE = (
 )
 MAX_TIME_RATIO, MIN_LIMIT, MAX_LIMIT = 3.0, 0.3, 30.0  # a peer has this multiple of our time, and seconds within these bounds
 MAX_PROBLEM_SECONDS = 45.0  # a further seed is begun only if it is expected to end within this time
-MAX_REPEATED_SECONDS = 5.0  # our fits up to this length are made twice, before and after those of the peers
+MAX_REPEATED_SECONDS = 5.0  # the fits that are compared are made twice if they are shorter; ours before and after the peers'
 ALGORITHM_PATIENCE = 1.1  # multiple of the fastest algorithm's time after which another one is stopped
 LLOYD_PATIENCE = 5.0  # the same for plain Lloyd, whose time is reported
 QUICK_STEPS = 8
@@ -42,7 +42,8 @@ class Race(NamedTuple):
 
     ours: dict[str, Point]
     peers: dict[str, Ladder]
-    algorithms: dict[str, float]  # seconds; infinity if it was stopped
+    algorithms: dict[str, float]  # seconds, at least
+    stopped: frozenset[str]  # algorithms that were stopped because they were slower than another one
     curves: dict[str, list[list[float]]]  # of ours: seconds and energy
 
 
@@ -55,6 +56,7 @@ class Field:
         self.rows = self.files[0]
         self.curves: dict[str, list[list[float]]] = {}
         self.finished = True
+        self.shortest: dict[str, float] = {}  # seconds of each peer's shortest fit with the last seed
 
     def close(self) -> None:
         for path in self.files:
@@ -90,12 +92,12 @@ class Field:
                 if again is not None:
                     first = there[contender.name]
                     there[contender.name] = first._replace(seconds=(first.seconds + again.seconds) / 2)
-        mine = {name: self.curves[name] for name in there}
-        mine["cluster"] = [[point.seconds, point.energy] for name, point in there.items() if name == "cluster"]
+        mine = {"cluster": [[*there["cluster"][1:3]]], "KMeans": self.curves["KMeans"]}
         for contender in ROUGH if seed == 0 and not self.lab.quick else []:
             point = self.ask(contender, MAX_ITER, seed)
             mine["cluster"] += [[point.seconds, point.energy]] if point is not None else []
-        return Race(there, ladders, self._algorithms(seed), {name: sorted(curve) for name, curve in mine.items()})
+        seconds, stopped = self._algorithms(seed)
+        return Race(there, ladders, seconds, stopped, {name: sorted(curve) for name, curve in mine.items()})
 
     def _peers(self, seed: int, ours: dict[str, Point]) -> dict[str, Ladder]:
         n, is_sparse = self.X.shape[0], hasattr(self.X, "indptr")
@@ -106,34 +108,42 @@ class Field:
         def run_of(contender: Contender) -> Callable[[int], Point | None]:
             return lambda steps: self.ask(contender, steps, seed)
 
-        ladders = {contender.name: Ladder(run_of(contender), most) for contender in peers}
+        ladders = {
+            contender.name: Ladder(run_of(contender), most, self.shortest.get(contender.name, 0.0)) for contender in peers
+        }
         climb_all(ladders, [(point.energy, limit_of(point)) for point in ours.values()])
+        winners = {fastest(ladders, point.energy) for point in ours.values()}
+        for name, point in sorted(winner for winner in winners if winner is not None):
+            if point.seconds <= MAX_REPEATED_SECONDS and not self.lab.quick:
+                ladders[name].repeat(point)
+        self.shortest = {name: ladder.shortest() for name, ladder in ladders.items()}
         return ladders
 
-    def _algorithms(self, seed: int) -> dict[str, float]:
-        """Time every algorithm from the same start; those much slower than the fastest so far are stopped."""
+    def _algorithms(self, seed: int) -> tuple[dict[str, float], frozenset[str]]:
+        """Time every algorithm from the same start; return seconds and the names of those stopped as slower than another."""
         start = self.lab.share(f"{self.name}-start{seed}", start_of(self.X, self.k, seed))
         self.files.append(start)
         seconds: dict[str, float] = {}
+        stopped = set[str]()
         tried = [contender for contender in algorithms() if contender.name != "projected" or not hasattr(self.X, "indptr")]
-        tried = tried[:2] if self.lab.quick else tried
-        for contender in tried:
+        for contender in tried[:2] if self.lab.quick else tried:
             patience = LLOYD_PATIENCE if contender.name == "lloyd" else ALGORITHM_PATIENCE
             limit = {"limit": patience * min(seconds.values())} if seconds else {}
             point = self.ask(contender, QUICK_STEPS if self.lab.quick else MAX_ITER, seed, start=start, **limit)
             if point is not None:
-                seconds[contender.name] = point.seconds if self.finished else math.inf
-        return self._confirmed(seconds, start, seed)
+                seconds[contender.name] = point.seconds
+                stopped |= set() if self.finished else {contender.name}
+        self._confirm(seconds, stopped, start, seed)
+        return seconds, frozenset(stopped)
 
-    def _confirmed(self, seconds: dict[str, float], start: str, seed: int) -> dict[str, float]:
-        """Repeat "auto" and the fastest algorithm, the two whose ratio is reported, unless they take long."""
+    def _confirm(self, seconds: dict[str, float], stopped: set[str], start: str, seed: int) -> None:
+        """Repeat "auto" and the fastest algorithm, the two whose ratio is reported, unless they take long; keep the shorter."""
         by_name = {contender.name: contender for contender in algorithms()}
-        for name in ("auto", min(set(seconds) - {"auto"}, key=lambda name: seconds[name])):
-            if seconds.get(name, math.inf) <= MAX_REPEATED_SECONDS and not self.lab.quick:
+        for name in {"auto", min(set(seconds) - stopped - {"auto"}, key=lambda name: seconds[name], default="auto")}:
+            if seconds[name] <= MAX_REPEATED_SECONDS and not self.lab.quick:
                 point = self.ask(by_name[name], MAX_ITER, seed, start=start)
                 if point is not None:
                     seconds[name] = min(seconds[name], point.seconds)
-        return seconds
 
 
 def limit_of(ours: Point) -> float:
@@ -164,15 +174,27 @@ def figures_of(races: Sequence[Race]) -> list[Entry]:
         what = f"{'at least: ' * bound}{name} against the fastest peer at its energy"
         value = {"ratio": ratio} if math.isfinite(ratio) else {"value": by}
         figures.append({"what": what, "of": name, "by": by, "at least": bound, **value})
-    found = {name: median(race.algorithms.get(name, math.inf) for race in races) for name in races[0].algorithms}
-    single = {name: seconds for name, seconds in found.items() if name != "auto"}
-    best = min(single, key=lambda name: single[name])
-    over = median(race.algorithms["auto"] / min(s for name, s in race.algorithms.items() if name != "auto") for race in races)
-    figures.append({"what": "auto over the best single algorithm", "of": "auto", "by": best, "value": over, "limit": 1.1})
-    lloyd = min(found["lloyd"], LLOYD_PATIENCE * found["auto"])
-    least = "at least: " * (not math.isfinite(found["lloyd"]))
-    figures.append({"what": f"{least}auto against plain Lloyd", "of": "lloyd", "by": "lloyd", "ratio": lloyd / found["auto"]})
-    return figures
+    return [*figures, *_algorithm_figures(races)]
+
+
+def _single(race: Race) -> str:
+    """Return the name of the fastest algorithm; one that was stopped counts with the time it had taken by then."""
+    return min(set(race.algorithms) - {"auto"}, key=lambda name: race.algorithms[name])
+
+
+def _algorithm_figures(races: Sequence[Race]) -> list[Entry]:
+    """Return the ratios of "auto" to the fastest algorithm and to plain Lloyd."""
+    over = sorted(
+        ((race.algorithms["auto"] / race.algorithms[_single(race)], race) for race in races), key=lambda pair: pair[0]
+    )
+    value, race = over[(len(over) - 1) // 2]
+    bound = _single(race) in race.stopped
+    what = f"{'at most: ' * bound}auto over the best single algorithm"
+    single: Entry = {"what": what, "of": "auto", "by": _single(race), "at most": bound, "value": value, "limit": 1.1}
+    bound = any("lloyd" in race.stopped for race in races)
+    ratio = median(race.algorithms["lloyd"] / race.algorithms["auto"] for race in races)
+    what = f"{'at least: ' * bound}auto against plain Lloyd"
+    return [single, {"what": what, "of": "lloyd", "by": "lloyd", "at least": bound, "ratio": ratio}]
 
 
 def rows_of(races: Sequence[Race]) -> list[Entry]:
@@ -197,10 +219,9 @@ def rows_of(races: Sequence[Race]) -> list[Entry]:
         curves = [sorted([p.seconds, p.energy, p.steps] for p in ladder.points.values()) for ladder in ladders]
         rows.append({**row, "repeats": curves})
     for name in races[0].algorithms:
-        times = [race.algorithms.get(name, math.inf) for race in races]
-        value = median(times)
-        kept = [seconds if math.isfinite(seconds) else None for seconds in times]
-        rows.append({"algorithm": name, "seconds": value if math.isfinite(value) else "stopped", "repeats": kept})
+        times = [race.algorithms[name] for race in races if name in race.algorithms]
+        note = "stopped as slower" if any(name in race.stopped for race in races) else None
+        rows.append({"algorithm": name, "seconds": median(times), "note": note, "repeats": times})
     return rows
 
 

@@ -24,7 +24,8 @@ SHOWN = {  # lines of the picture: the name of each and the contenders of which 
     "faiss": ("faiss-64", "faiss-256", "faiss-all"),
     "superkmeans": ("superkmeans", "superkmeans-sampled", "superkmeans-hierarchical"),
 }
-MAX_EXCESS = 8.0  # percent above the lowest energy up to which points are drawn
+MIN_EXCESS_SHOWN = 6.0  # percent above the lowest energy up to which points are drawn, or
+MAX_EXCESS_RATIO = 1.3  # this multiple of where ours end, if that is more
 COLUMNS, LEGEND_HEIGHT, GAP, TITLE_HEIGHT = 2, 30, 16, 22
 STYLE = (
     "text{fill:#555;font:12px sans-serif}.title{fill:#111;font-size:14px;font-weight:bold}.grid{stroke:#ddd}"
@@ -84,7 +85,7 @@ def table(entries: Sequence[Entry]) -> str:
             over = "over " * figure["at least"]
             cells += [over + ratio_text(figure["ratio"]), figure["by"]] if "ratio" in figure else [figure["by"], ""]
         auto = _figure(entry, "auto")
-        rows.append([*cells, f"{auto['value']:.2f} ({auto['by']})"])
+        rows.append([*cells, f"{'at most ' * auto['at most']}{auto['value']:.2f} ({auto['by']})"])
     head = [
         "problem",
         "rows x columns",
@@ -115,11 +116,13 @@ def _curve(entry: Entry, contenders: Sequence[str]) -> list[Any]:
 def _chart(entry: Entry, number: int) -> str:
     """Draw energy over time for one problem."""
     curves = {name: np.array(_curve(entry, contenders)).reshape(-1, 2) for name, contenders in SHOWN.items()}
-    best = min(curve[:, 1].min() for curve in curves.values() if len(curve))
+    ends = {name: curve[-1, 1] for name, curve in curves.items() if len(curve)}
+    best = min(ends.values())
+    shown = max(MIN_EXCESS_SHOWN, *(MAX_EXCESS_RATIO * 100 * (ends[name] / best - 1) for name in ("cluster", "KMeans")))
     series = []
     for name, curve in curves.items():
         excess = 100 * (curve[:, 1] / best - 1)
-        near = excess <= MAX_EXCESS
+        near = excess <= shown
         series.append(Line(name, curve[near, 0], excess[near]))
     drawn = lines(f"map-{number}", entry["problem"], series, "seconds", "% above the lowest energy")
     return str(drawn).split("</svg>", 1)[0] + "</svg>"
@@ -133,7 +136,7 @@ def picture(entries: Sequence[Entry]) -> str:
     parts = []
     for i, entry in enumerate(charts):
         x, y = i % COLUMNS * (WIDTH + GAP), LEGEND_HEIGHT + i // COLUMNS * high
-        title = f"{entry['problem']} ({entry['shape']})"
+        title = f"{entry['problem']}: {entry['shape']}"
         parts.append(f'<text class="title" x="{x + 8}" y="{y + 14}">{title}</text>')
         place = f'<svg x="{x}" y="{y + TITLE_HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         parts.append(_chart(entry, i).replace("<svg ", place, 1))

@@ -128,6 +128,16 @@ def test_a_ladder_leaves_out_fits_that_would_take_too_long():
     assert ladder.first_to(1.001) is None
 
 
+def test_a_library_that_needs_too_long_for_its_shortest_fit_is_not_run_again():
+    run, asked = lloyd_like(1.0, final=1.0)
+    ladder = Ladder(run, expected=3.0)
+    ladder.climb(1.5, limit=2.0)
+    assert ladder.cut
+    assert not asked
+    ladder.climb(1.5, limit=4.0)
+    assert ladder.first_to(1.5).steps == 2
+
+
 def test_a_ladder_ends_when_its_library_has_converged():
     run, asked = lloyd_like(0.01, final=1.0, converges_at=20)
     ladder = Ladder(run)
@@ -155,7 +165,7 @@ def test_samples_as_large_as_all_rows_are_left_out():
 def race_of(ours, peer):
     ladder = Ladder(lloyd_like(*peer)[0])
     climb_all({"peer": ladder}, [(ours.energy, 100.0)])
-    return Race({"cluster": ours, "KMeans": ours}, {"peer": ladder}, {"auto": 1.2, "lloyd": 1.0}, {})
+    return Race({"cluster": ours, "KMeans": ours}, {"peer": ladder}, {"auto": 1.2, "lloyd": 1.0}, frozenset(), {})
 
 
 def test_the_page_of_the_map_names_means_and_worst_problems():
