@@ -171,7 +171,7 @@ class Ladder:
         self.expected = expected  # seconds of the shortest fit, from an earlier seed
         self.points: dict[int, Point] = {}  # by index of the rung
         self.failed = False
-        self.cut = False  # whether a fit was not tried because it would have taken too long
+        self.cut: set[float] = set()  # energies in search of which a fit was not tried because it would have taken too long
 
     def first_to(self, energy: float) -> Point | None:
         """Return the fastest fit whose energy is at most this one, up to the tolerance."""
@@ -195,7 +195,7 @@ class Ladder:
     def climb(self, energy: float, limit: float) -> None:
         """Find the fewest steps that reach an energy within `limit` seconds: up in large strides, then by bisection."""
         if not self.points and self.expected > limit:
-            self.cut = True
+            self.cut.add(energy)
             return
         if not self.points:
             self._fit(min(FIRST, len(self.rungs) - 1))
@@ -230,7 +230,7 @@ class Ladder:
         while index > below and self.predicted(index) > limit:
             index -= 1
         if index <= below and above is None:
-            self.cut = True
+            self.cut.add(energy)
         return index if index > below and index not in self.points else None
 
     def _stalls(self, last: int, goal: float) -> bool:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +13,7 @@ from shoal.papers.data import Missing
 
 from . import problems
 from .ladders import OURS, PEERS, ROUGH, RUNGS, Contender, Ladder, Point, algorithms, climb_all, fastest
+from .map_figures import Race, figures_of, limit_of, rows_of
 from .map_page import summary
 from .measure import Answer, Lab, energy
 from .problems import start_of
@@ -27,24 +26,12 @@ MEASURE = (
     "settings of a peer are numbers of steps a factor of sqrt(2) apart, of which those are fitted that bisection asks for. "
     "Algorithms run from the same start to tol=1e-4. Medians over seeds."
 )
-MAX_TIME_RATIO, MIN_LIMIT, MAX_LIMIT = 3.0, 0.3, 30.0  # a peer has this multiple of our time, and seconds within these bounds
 MAX_PROBLEM_SECONDS = 45.0  # a further seed is begun only if it is expected to end within this time
 MAX_REPEATED_SECONDS = 5.0  # the fits that are compared are made twice if they are shorter; ours before and after the peers'
 ALGORITHM_PATIENCE = 1.1  # multiple of the fastest algorithm's time after which another one is stopped
 LLOYD_PATIENCE = 5.0  # the same for plain Lloyd, whose time is reported
 QUICK_STEPS = 8
 MAX_ITER = 300  # of our fits, their default
-REACHED = ("cluster", "KMeans")
-
-
-class Race(NamedTuple):
-    """Results of one seed."""
-
-    ours: dict[str, Point]
-    peers: dict[str, Ladder]
-    algorithms: dict[str, float]  # seconds, at least
-    stopped: frozenset[str]  # algorithms that were stopped because they were slower than another one
-    curves: dict[str, list[list[float]]]  # of ours: seconds and energy
 
 
 class Field:
@@ -97,6 +84,8 @@ class Field:
             point = self.ask(contender, MAX_ITER, seed)
             mine["cluster"] += [[point.seconds, point.energy]] if point is not None else []
         seconds, stopped = self._algorithms(seed)
+        if not {"auto", "lloyd"} <= set(seconds):
+            return None
         return Race(there, ladders, seconds, stopped, {name: sorted(curve) for name, curve in mine.items()})
 
     def _peers(self, seed: int, ours: dict[str, Point]) -> dict[str, Ladder]:
@@ -133,96 +122,19 @@ class Field:
             if point is not None:
                 seconds[contender.name] = point.seconds
                 stopped |= set() if self.finished else {contender.name}
-        self._confirm(seconds, stopped, start, seed)
+        if "auto" in seconds:
+            self._confirm(seconds, stopped, start, seed)
         return seconds, frozenset(stopped)
 
     def _confirm(self, seconds: dict[str, float], stopped: set[str], start: str, seed: int) -> None:
         """Repeat "auto" and the fastest algorithm, the two whose ratio is reported, unless they take long; keep the shorter."""
         by_name = {contender.name: contender for contender in algorithms()}
-        for name in {"auto", min(set(seconds) - stopped - {"auto"}, key=lambda name: seconds[name], default="auto")}:
+        single = [name for name in seconds if name not in stopped and name != "auto"]
+        for name in ("auto", *sorted(single, key=lambda name: seconds[name])[:1]):
             if seconds[name] <= MAX_REPEATED_SECONDS and not self.lab.quick:
                 point = self.ask(by_name[name], MAX_ITER, seed, start=start)
                 if point is not None:
                     seconds[name] = min(seconds[name], point.seconds)
-
-
-def limit_of(ours: Point) -> float:
-    """Return the seconds that a fit of a peer may take."""
-    return min(max(MAX_TIME_RATIO * ours.seconds, MIN_LIMIT), MAX_LIMIT)
-
-
-def ratio_of(race: Race, name: str) -> tuple[float, bool, str]:
-    """Return the ratio of the fastest peer's time to ours, whether it is only a lower bound, and this peer and its setting.
-
-    The ratio is infinite if no peer reaches our energy, and a bound if one might, were it given more time.
-    """
-    ours = race.ours[name]
-    best = fastest(race.peers, ours.energy)
-    if best is not None:
-        return best[1].seconds / ours.seconds, False, f"{best[0]}, {best[1].steps} steps"
-    if any(ladder.cut for ladder in race.peers.values()):
-        return limit_of(ours) / ours.seconds, True, f"no peer within {limit_of(ours):.2g} s"
-    return math.inf, False, "no peer reaches it"
-
-
-def figures_of(races: Sequence[Race]) -> list[Entry]:
-    """Return the figures of a problem. Of an even number of seeds, the lower median of the ratios is reported."""
-    figures: list[Entry] = []
-    for name in REACHED:
-        ordered = sorted(ratio_of(race, name) for race in races)
-        ratio, bound, by = ordered[(len(ordered) - 1) // 2]
-        what = f"{'at least: ' * bound}{name} against the fastest peer at its energy"
-        value = {"ratio": ratio} if math.isfinite(ratio) else {"value": by}
-        figures.append({"what": what, "of": name, "by": by, "at least": bound, **value})
-    return [*figures, *_algorithm_figures(races)]
-
-
-def _single(race: Race) -> str:
-    """Return the name of the fastest algorithm; one that was stopped counts with the time it had taken by then."""
-    return min(set(race.algorithms) - {"auto"}, key=lambda name: race.algorithms[name])
-
-
-def _algorithm_figures(races: Sequence[Race]) -> list[Entry]:
-    """Return the ratios of "auto" to the fastest algorithm and to plain Lloyd."""
-    over = sorted(
-        ((race.algorithms["auto"] / race.algorithms[_single(race)], race) for race in races), key=lambda pair: pair[0]
-    )
-    value, race = over[(len(over) - 1) // 2]
-    bound = _single(race) in race.stopped
-    what = f"{'at most: ' * bound}auto over the best single algorithm"
-    single: Entry = {"what": what, "of": "auto", "by": _single(race), "at most": bound, "value": value, "limit": 1.1}
-    bound = any("lloyd" in race.stopped for race in races)
-    ratio = median(race.algorithms["lloyd"] / race.algorithms["auto"] for race in races)
-    what = f"{'at least: ' * bound}auto against plain Lloyd"
-    return [single, {"what": what, "of": "lloyd", "by": "lloyd", "at least": bound, "ratio": ratio}]
-
-
-def rows_of(races: Sequence[Race]) -> list[Entry]:
-    """Return the results per contender: ours, then peers with the time at our energies, then algorithms."""
-    base = median(race.ours["cluster"].energy for race in races)
-    rows: list[Entry] = []
-    for name in REACHED:
-        points = [race.ours[name] for race in races]
-        row: Entry = {"library": name, "lowest energy / cluster's": median(p.energy for p in points) / base}
-        row["seconds"] = median(p.seconds for p in points)
-        rows.append({**row, "repeats": [race.curves[name] for race in races]})
-    for name in races[0].peers:
-        ladders = [race.peers[name] for race in races if race.peers[name].points]
-        if not ladders:
-            continue
-        low = median(min(point.energy for point in ladder.points.values()) for ladder in ladders)
-        row = {"library": name, "lowest energy / cluster's": low / base}
-        for ours in REACHED:
-            reached = [race.peers[name].first_to(race.ours[ours].energy) for race in races]
-            times = [point.seconds for point in reached if point is not None]
-            row[f"seconds to {ours}'s"] = median(times) if len(times) > len(races) / 2 else None
-        curves = [sorted([p.seconds, p.energy, p.steps] for p in ladder.points.values()) for ladder in ladders]
-        rows.append({**row, "repeats": curves})
-    for name in races[0].algorithms:
-        times = [race.algorithms[name] for race in races if name in race.algorithms]
-        note = "stopped as slower" if any(name in race.stopped for race in races) else None
-        rows.append({"algorithm": name, "seconds": median(times), "note": note, "repeats": times})
-    return rows
 
 
 def selected(lab: Lab, only: Sequence[str]) -> Iterator[tuple[str, str, int]]:

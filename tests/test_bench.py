@@ -11,7 +11,7 @@ import pytest
 
 from bench import map_page, pages
 from bench.ladders import RUNGS, Contender, Ladder, Point, climb_all, fastest
-from bench.map import Race, figures_of
+from bench.map_figures import Race, figures_of
 from bench.results import FOLDER, escaped, render
 from bench.rivals import Fit, shorter
 from shoal.cli.reproduce import PAPERS
