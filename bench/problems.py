@@ -220,10 +220,10 @@ ALGORITHMS = [
 ]
 
 MAP_CLUSTERS = (10, 50, 200, 1000)
-MAP_MAX_ROWS = 100_000
+MAP_MIN_ROWS, MAP_MAX_ROWS = 20_000, 100_000  # rows that are kept of larger sets
 MAP_MAX_PRODUCTS = 2e9  # multiplications of a plain step, rows * columns * clusters, above which rows are drawn
 MAP_MAX_CENTER_ENTRIES = 2e7  # columns * clusters of sparse rows, whose centroids are dense
-MAP_ROWS_PER_CLUSTER = 20  # rows that are kept at least, and without which there is no problem
+MAP_ROWS_PER_CLUSTER = 20  # below which there is no problem for this number of clusters
 
 MAP: dict[str, Callable[[], Any]] = {
     "mnist": mnist,
@@ -233,7 +233,7 @@ MAP: dict[str, Callable[[], Any]] = {
     "20newsgroups": newsgroups,
     "wordnet": wordnet,
     **{name: partial(_plain, name) for name in ("letter", "pendigits", "shuttle", "usps")},
-    **{name: lambda name=name: franti(name)[0].astype(np.float32) for name in ("birch1", "birch2", "a3")},  # type: ignore[misc]
+    **{name: lambda name=name: franti(name)[0].astype(np.float32) for name in ("birch1", "a3")},  # type: ignore[misc]
     **{f"noise{d}": partial(noise, d) for d in (2, 16, 64, 256)},
     "power-law": power_law,
     "duplicates": duplicates,
@@ -245,7 +245,7 @@ def map_rows(X: Any, k: int) -> Any:
     """Return rows for k clusters: all, or as many random ones as a plain step can assign in a fraction of a second."""
     n, d = X.shape
     columns = X.nnz / n if sparse.issparse(X) else d
-    most = max(min(MAP_MAX_ROWS, int(MAP_MAX_PRODUCTS / (columns * k))), MAP_ROWS_PER_CLUSTER * k)
+    most = min(MAP_MAX_ROWS, max(MAP_MIN_ROWS, MAP_ROWS_PER_CLUSTER * k, int(MAP_MAX_PRODUCTS / (columns * k))))
     if n <= most:
         return X
     return X[np.sort(np.random.default_rng(0).choice(n, most, replace=False))]
