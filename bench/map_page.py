@@ -13,7 +13,7 @@ from shoal.report.draw import Line, colour, lines
 
 from .results import Entry, as_table, made_text, ratio_text
 
-PICTURED = ("mnist-k50", "gloss-k200", "sift-k1000", "covtype-k200", "noise16-k200", "wordnet-k50")
+PICTURED = ("mnist-k50", "gloss-k200", "sift-k1000", "covtype-k50", "noise16-k200", "wordnet-k50")
 PICTURE_FILE = "map.svg"
 SHOWN = {  # lines of the picture: the name of each and the contenders of which it is the lower envelope
     "cluster": ("cluster",),
