@@ -26,6 +26,7 @@ SHOWN = {  # lines of the picture: the name of each and the contenders of which 
 }
 MIN_EXCESS_SHOWN = 6.0  # percent above the lowest energy up to which points are drawn, or
 MAX_EXCESS_RATIO = 1.3  # this multiple of where ours end, if that is more
+MAX_OTHERS = 0.1  # fraction of the CPUs that other programs may use
 COLUMNS, LEGEND_HEIGHT, GAP, TITLE_HEIGHT = 2, 30, 16, 22
 STYLE = (
     "text{fill:#555;font:12px sans-serif}.title{fill:#111;font-size:14px;font-weight:bold}.grid{stroke:#ddd}"
@@ -101,8 +102,13 @@ def table(entries: Sequence[Entry]) -> str:
 
 def page(entries: Sequence[Entry]) -> str:
     """Return the generated part of docs/speed.md."""
+    loaded = sum((entry["others"] or 0) > MAX_OTHERS for entry in entries)
+    warning = f"In {loaded} of {len(entries)} problems other programs used more than {MAX_OTHERS:.0%} of the machine: "
+    warning += "their ratios are not reliable."
     picture = f"![Energy over time](../bench/results/{PICTURE_FILE})"
-    return "\n\n".join([summary(entries), picture, table(entries), made_text([*entries], versions=True)])
+    return "\n\n".join(
+        [*[warning] * bool(loaded), summary(entries), picture, table(entries), made_text([*entries], versions=True)]
+    )
 
 
 def _curve(entry: Entry, contenders: Sequence[str]) -> list[Any]:
