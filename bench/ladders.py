@@ -24,7 +24,7 @@ STRIDE = 4  # rungs from one fit to the next on the way up, a factor of 4 in ste
 FIRST = 1  # index of the first rung that is fitted: few steps, but more than set-up
 ENERGY_TOLERANCE = 1e-4  # relative; energies within it count as equal
 MAX_GAIN_RATIO = 4  # a ladder ends if the remaining difference of energies exceeds this multiple of its last improvement
-SPARSE_SETTINGS = ("sklearn", "sklearnex", "shoal")  # packages that accept CSR rows
+SPARSE_PACKAGES = ("sklearn", "sklearnex", "shoal")  # packages that accept CSR rows
 
 
 class Fit(NamedTuple):
@@ -48,7 +48,7 @@ class Contender:
 
     def fits(self, n: int, k: int, is_sparse: bool) -> bool:
         """Return whether the setting applies, and differs from that for all rows."""
-        if find_spec(self.package) is None or (is_sparse and self.package not in SPARSE_SETTINGS):
+        if find_spec(self.package) is None or (is_sparse and self.package not in SPARSE_PACKAGES):
             return False
         sampled = self.rows_per_centroid < n / k or not math.isfinite(self.rows_per_centroid)
         return k >= self.min_clusters and sampled
