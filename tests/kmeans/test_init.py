@@ -97,7 +97,9 @@ class TestRefined:
     def start(self, X=X, weights=None, k=5, **options):
         n_threads = options.pop("n_threads", None)
         with on_threads(Rows.of(find_source(X), weights, **options), n_threads) as rows:
-            return REFINING_INITIALIZERS.methods["k-means++"](rows, k, generator(3)), sample.draw_sample(rows, k, generator(3))
+            return REFINING_INITIALIZERS.methods["k-means++"](rows, k, generator(3)), sample.draw_sample(
+                rows, k, generator(3), importance=True
+            )
 
     @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
     def test_ends_at_a_fixed_point_on_the_sample(self, metric):
@@ -135,6 +137,17 @@ class TestRefined:
         assert model.history_[0]["energy"] < 1.1 * model.inertia_
         others = shoal.GradientKMeans(5, random_state=0).fit(self.X)
         assert others.history_[0]["energy"] > 1.2 * model.inertia_
+
+
+def test_rare_far_rows_are_not_missed():
+    """A uniform sample of 20,000 of 100,000 rows would miss most of them, and each costs as much as a hundred others."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100_000, 60)).astype(np.float32)
+    far = rng.choice(len(X), 8, replace=False)
+    X[far, np.arange(8)] = 1000
+    model = shoal.KMeans(30, random_state=0, max_iter=2).fit(X)
+    assert len(np.unique(model.labels_[far])) == 8
+    assert (np.bincount(model.labels_)[model.labels_[far]] == 1).all()
 
 
 class TestSwaps:

@@ -41,7 +41,7 @@ def _sample_memory(load: Workload, k: int) -> float:
     n_lanes, trial = tiles.PACK_BYTES // load.wide, min(count, trial_size(width, k))
     candidates = n_lanes * (2 + math.log(k)) * trial * load.wide + trial * (width * load.wide + 32.0)
     swaps = 16.0 * n_lanes * count
-    return count * (numbers + dense_rows + 128.0) + max(candidates, swaps)
+    return 8.0 * load.n * (count < load.n) + count * (numbers + dense_rows + 128.0) + max(candidates, swaps)
 
 
 INITIALIZERS = Initializers(

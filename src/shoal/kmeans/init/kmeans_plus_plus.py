@@ -58,7 +58,7 @@ def plus_plus(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline =
 
 
 def _plus_plus(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline) -> tuple[Array, Sample]:
-    sample = draw_sample(rows, k, rng)
+    sample = draw_sample(rows, k, rng, importance=True)
     chosen = choose(sample.X, sample.weights, k, rng, deadline)
     if rows.is_sparse:  # the sample may consist of sketches
         return rows.take(sample.ids[chosen]), sample
@@ -102,19 +102,17 @@ def trial_size(d: int, k: int) -> int:
 
 
 class Trial(NamedTuple):
-    """Rows by which candidates are compared: all of them, or rows at equal steps of the cumulative weight."""
+    """Rows by which candidates are compared: all of them, or rows at equal steps."""
 
     rows: Array  # (m): their indices
-    weights: Array  # (m) float64: their weights, or the number of steps that end at each row
+    weights: Array  # (m) float64: their weights
 
     @classmethod
     def of(cls, weights: Array, size: int) -> Trial:
         if len(weights) <= size:
             return cls(np.arange(len(weights)), weights)
-        total = np.cumsum(weights)
-        places = np.searchsorted(total, (np.arange(size) + 0.5) / size * total[-1])
-        rows, counts = np.unique(places.clip(max=len(weights) - 1), return_counts=True)
-        return cls(rows, counts.astype(np.float64))
+        rows = np.linspace(0, len(weights) - 1, size).astype(int)
+        return cls(rows, weights[rows])
 
 
 def _greedy(distances: RowDistances, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline) -> Array:

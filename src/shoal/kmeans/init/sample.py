@@ -3,6 +3,7 @@
 References
 ----------
 N. Duffield, C. Lund, M. Thorup (2007), Priority sampling for estimation of arbitrary subset sums, doi:10.1145/1314690.1314696.
+O. Bachem, M. Lucic, A. Krause (2018), Scalable k-means clustering via lightweight coresets, KDD.
 P. Li, T. J. Hastie, K. W. Church (2006), Very sparse random projections, KDD.
 """
 
@@ -14,6 +15,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.random_projection import SparseRandomProjection
 
+from ...data.blocks import Block
 from ...data.rows import Rows
 from ...data.types import Array
 from ...fit.random_streams import Stream, generator
@@ -69,15 +71,16 @@ def n_weighted_rows(rows: Rows) -> int:
     return int(np.count_nonzero(rows.weights > 0)) if rows.has_weights else len(rows)
 
 
-def draw_sample(rows: Rows, k: int, rng: np.random.Generator) -> Sample:
+def draw_sample(rows: Rows, k: int, rng: np.random.Generator, importance: bool = False) -> Sample:
     """Return all rows of positive weight; a priority sample if there are many.
 
     A priority sample contains rows of large weight with certainty, and others with a probability proportional to their weight.
-    It is uniform if weights are equal.
+    It is uniform if weights are equal. With `importance`, the probability is proportional to the sum of a row's share of the
+    weight and of its share of the energy of a single cluster, so that rare rows far from all others are not missed.
     """
     size = sample_size(rows.d, k)
     if n_weighted_rows(rows) > size:
-        ids, weights = _priority_sample(rows, size, rng)
+        ids, weights = _priority_sample(rows, size, rng, _energy_shares(rows) if importance else None)
     else:
         ids = np.flatnonzero(rows.weights > 0)
         weights = rows.weights[ids]
@@ -87,17 +90,31 @@ def draw_sample(rows: Rows, k: int, rng: np.random.Generator) -> Sample:
     return Sample(ids[order], np.ascontiguousarray(X[order]), np.ascontiguousarray(weights[order]), keys[order])
 
 
-def _priority_sample(rows: Rows, size: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def _energy_shares(rows: Rows) -> Array:
+    """Return the squared distance of each row to the origin of the frame, relative to the mean."""
+    norms2 = np.empty(len(rows))
+    rows.for_each(_norms_block, per_row=(norms2,))
+    some = rows.weights > 0 if rows.has_weights else slice(None)  # so that other rows do not even affect rounding
+    norms2 /= float(np.average(norms2[some], weights=rows.weights[some])) or 1.0
+    return norms2
+
+
+def _norms_block(block: Block, out: Array) -> None:
+    out[:] = block.squared_norms()
+
+
+def _priority_sample(rows: Rows, size: int, rng: np.random.Generator, shares: Array | None) -> tuple[Array, Array]:
     """Draw `size` rows, and return their indices and the weight that each represents."""
-    ids, weights, priority = np.empty(0, np.int64), np.empty(0), np.empty(0)
+    ids, weights, chances, priority = np.empty(0, np.int64), *np.empty((3, 0))
     for a in range(0, len(rows), ROWS_PER_DRAW):
         some = a + np.flatnonzero(rows.weights[a : a + ROWS_PER_DRAW] > 0)
         w = rows.weights[some]
-        ids, weights = np.concatenate([ids, some]), np.concatenate([weights, w])
-        priority = np.concatenate([priority, w / (1 - rng.random(len(w)))])
+        chance = w if shares is None else w * (0.5 + 0.5 * shares[some])
+        ids, weights, chances = np.concatenate([ids, some]), np.concatenate([weights, w]), np.concatenate([chances, chance])
+        priority = np.concatenate([priority, chance / (1 - rng.random(len(w)))])
         if len(ids) > size + 1:
             best = np.sort(np.argpartition(-priority, size)[: size + 1])
-            ids, weights, priority = ids[best], weights[best], priority[best]
+            ids, weights, chances, priority = ids[best], weights[best], chances[best], priority[best]
     last = int(priority.argmin())
     chosen = np.delete(np.arange(len(ids)), last)
-    return ids[chosen], np.maximum(weights[chosen], priority[last])
+    return ids[chosen], weights[chosen] * np.maximum(1, priority[last] / chances[chosen])
