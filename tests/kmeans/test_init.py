@@ -213,7 +213,7 @@ class TestAllMethods:
             assert np.abs(start(name, X, 30, seed, weights)).max() < 1e3
 
     def test_prefers_heavy_rows(self, name):
-        """Of two groups, one a million times heavier, the first centroid is in the heavy one."""
+        """If one of two groups is a million times heavier, the first centroid is in it."""
         X = np.repeat([[0.0], [1.0]], 100, axis=0) + cloud(200, 1) / 1e6
         weights = np.repeat([1e-6, 1.0], 100)
         assert all(start(name, X, 1, seed, weights)[0, 0] > 0.5 for seed in SEEDS)
