@@ -28,7 +28,7 @@ class Interrupted(BaseException):
 
 
 class SignalHandler:
-    """State of signal handling: the signal received, how to stop the work, and what to tell the user."""
+    """State of signal handling: the signal received, how to stop the work, and the message for the user."""
 
     def __init__(self) -> None:
         self.number = 0

@@ -109,10 +109,10 @@ def check_centers(C: Any, k: int | None, d: int, name: str = "init") -> Array:
     centers = floats(C.toarray() if is_sparse(C) else C, name)
     if k is None:
         if centers.ndim != 2 or centers.shape[1] != d or not len(centers):
-            raise ValueError(f"{name} has shape {centers.shape}: give a 2-D array, one row of {d} numbers for each centre.")
+            raise ValueError(f"{name} has shape {centers.shape}: give a 2-D array, with one row of {d} numbers per centroid.")
     elif centers.shape != (k, d):
-        raise ValueError(f"{name} has shape {centers.shape}, but n_clusters={k} centres of {d} features need {(k, d)}.")
+        raise ValueError(f"{name} has shape {centers.shape}, but n_clusters={k} centroids of {d} features need {(k, d)}.")
     if not np.isfinite(centers).all():
         row, column = np.argwhere(~np.isfinite(centers))[0]
-        raise ValueError(f"{name} holds {centers[row, column]} at row {row}, column {column}: centres must be finite.")
+        raise ValueError(f"{name} holds {centers[row, column]} at row {row}, column {column}: centroids must be finite.")
     return centers

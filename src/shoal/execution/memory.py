@@ -82,7 +82,7 @@ def estimate_parts(model: Any, load: Workload, n_threads: int) -> dict[str, floa
     init = getattr(model, "init", None)
     share = load.share_bytes(0 if init is None else k, model._dense_shares)
     own = {
-        "centres": k * d * (8.0 * double + load.wide * single),
+        "centroids": k * d * (8.0 * double + load.wide * single),
         "sums of blocks": share * (in_flight + model._dense_shares * n_threads) + 2 * min(12.0 * k * d, blocks * share),
         **model._memory(load),
     }

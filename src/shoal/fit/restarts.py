@@ -15,7 +15,7 @@ from .solver import Solver
 
 
 class RestartState(NamedTuple):
-    """Progress of a fit: everything that is needed to continue it, except the rows."""
+    """Progress of a fit, from which it can be resumed, without the rows."""
 
     start: int  # number of the current start
     run: RunResult | None  # progress of that start

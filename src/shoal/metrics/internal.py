@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import StrOptions, validate_parameter_const
 from ..data.blocks import Block, Centers, DenseBlock, nearest_others, rounding
 from ..data.frame import Frame
 from ..data.rows import Rows
-from ..data.source import FileSource
+from ..data.source import file_column_names
 from ..data.tables import column_names
 from ..data.types import Array
 from ..data.validation import check_centers, check_same_columns, check_weights
@@ -37,7 +37,7 @@ def _validate(X: Any, centers: Any, weights: Any, metric: str, n_threads: int | 
     constraints = {"metric": [StrOptions({"euclidean", "cosine"})], "n_threads": [Count(MAX_THREADS), None]}
     validate_parameter_constraints(constraints, {"metric": metric, "n_threads": n_threads}, caller)
     source = check_rows(None, X, reset=False)
-    check_same_columns(centers, X.feature_names if isinstance(X, FileSource) else column_names(X), "centers")
+    check_same_columns(centers, file_column_names(X) or column_names(X), "centers")
     C = check_centers(centers, None, source.shape[1], "centers")
     frame = _frame_for(C, metric)
     if frame.unit and not C.any(axis=1).all():
