@@ -33,7 +33,7 @@ def path_block(start, raw):
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(rows_module, "BLOCK_ROWS", (100, 100))
-    monkeypatch.setattr(rows_module, "PARTITION", 4)
+    monkeypatch.setattr(rows_module, "BLOCKS_PER_PARTITION", 4)
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])

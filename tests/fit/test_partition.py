@@ -81,8 +81,8 @@ class TestEmptyClusters:
         start = np.concatenate([np.zeros((1, 6)), 1e6 + np.arange(20)[:, None] * np.ones(6)])
         found = []
         for m, size, block_rows in ((64, 1 << 25, 4000), (64, 2000, 100), (2, 1 << 25, 100), (64, 1, 4000), (1, 3000, 7)):
-            monkeypatch.setattr(empty_clusters, "PROPOSALS", m)
-            monkeypatch.setattr(empty_clusters, "CANDIDATE_BYTES", size)
+            monkeypatch.setattr(empty_clusters, "MIN_PROPOSALS", m)
+            monkeypatch.setattr(empty_clusters, "MAX_CANDIDATE_BYTES", size)
             taken: list[int] = []
             with on_threads(Rows.of(find_source(X))) as rows:
                 rows = replace(rows, source=Counted(rows.source, taken)).with_block_rows(block_rows)

@@ -68,7 +68,7 @@ def test_batches_do_not_depend_on_blocks(layout, monkeypatch):
     X = cloud(500, 7)
     results = []
     for work in (1 << 23, 1):
-        monkeypatch.setattr("shoal.data.rows.WORK", work)
+        monkeypatch.setattr("shoal.data.rows.SUBSET_BLOCK_MULTIPLICATIONS", work)
         with on_threads(Rows.of(find_source(layout(X))), 2) as rows:
             means = streaming_means.initial_means(rows, X[:9])
             infos = [means.update_batch(rows.subset(np.arange(a, a + 100), 9)) for a in range(0, 500, 100)]

@@ -71,7 +71,9 @@ def floats(values: Any, name: str) -> Array:
 
 
 MAX_TOTAL_WEIGHT = 1e250  # sum of all weights: times a squared distance, it must not overflow float64
-LIGHTEST = 1e-300  # smallest positive weight: times a coordinate, it must not be denormal, and its inverse must be finite
+MIN_POSITIVE_WEIGHT = (
+    1e-300  # smallest positive weight: times a coordinate, it must not be denormal, and its inverse must be finite
+)
 
 
 def check_weights(sample_weight: Any, n: int) -> Array | None:
@@ -93,7 +95,7 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
         raise ValueError(
             f"sample_weight goes up to {weights.max():.3g}, whose sums are out of range: divide all weights by it."
         )
-    light = np.flatnonzero((weights > 0) & (weights < LIGHTEST))
+    light = np.flatnonzero((weights > 0) & (weights < MIN_POSITIVE_WEIGHT))
     if len(light):
         raise ValueError(
             f"sample_weight[{light[0]}] is {weights[light[0]]:.3g}, too little for float64 to add up: "

@@ -10,7 +10,7 @@ import math
 import os
 from typing import Any, NamedTuple
 
-from ..data.rows import PARTITION, rows_in_a_block, working_dtype
+from ..data.rows import BLOCKS_PER_PARTITION, rows_in_a_block, working_dtype
 from ..data.sizes import format_size
 from ..data.source import Source
 from ..data.types import is_sparse
@@ -77,7 +77,7 @@ def plan(model: Any, source: Source, n_threads: int | None = None, has_weights: 
 def estimate_parts(model: Any, load: Workload, n_threads: int) -> dict[str, float]:
     """Estimate the bytes that a fit of the model to a workload needs, by purpose."""
     n, d, k, in_flight = load.n, load.d, model.n_clusters, n_threads + 2
-    blocks = min(PARTITION, -(-n // load.block))  # blocks whose sums are added up before they are added to the total
+    blocks = min(BLOCKS_PER_PARTITION, -(-n // load.block))  # blocks whose sums are added up before they are added to the total
     double, single = model._center_arrays
     init = getattr(model, "init", None)
     share = load.share_bytes(0 if init is None else k, model._dense_shares)
