@@ -134,8 +134,8 @@ def test_longer_fits_resume_shorter_ones(model):
     for most in (1, 2, 5):
         recompute, before = model(max_iter=most, **common, **more), len(steps)
         watched = model(max_iter=most, **common, **more, callback=lambda record: steps.append(record["step"]))
-        fresh, gone_on = spectral.fit(recompute, rows), spectral.fit(watched, rows, further)
-        assert gone_on._replace(seconds=0) == fresh._replace(seconds=0)
+        uninterrupted, resumed = spectral.fit(recompute, rows), spectral.fit(watched, rows, further)
+        assert resumed._replace(seconds=0) == uninterrupted._replace(seconds=0)
         np.testing.assert_array_equal(watched.labels_, recompute.labels_)
         assert steps[before:] == list(range(before + 1, most + 1))
 
