@@ -356,7 +356,7 @@ def test_a_failed_fit_leaves_the_model_unfitted():
     [
         (rows_with(np.nan), GOOD[:2], "NaN"),
         (GOOD, rows_with(np.nan)[6:8], "centers holds nan"),
-        (GOOD, GOOD[:2, :2], r"centers has shape \(2, 2\): give a 2-D array, one row of 3 numbers"),
+        (GOOD, GOOD[:2, :2], r"centers has shape \(2, 2\): give a 2-D array, with one row of 3 numbers"),
         (GOOD, GOOD[0], r"centers has shape \(3,\): give a 2-D array"),
         (GOOD[0], GOOD[:2], "2D|dim|shape"),
         (GOOD, 3.0, r"centers has shape \(\): give a 2-D array"),

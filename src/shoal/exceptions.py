@@ -69,6 +69,28 @@ class InvalidModelError(ValueError):
     """
 
 
+class MemoryLimitError(MemoryError):
+    """Raised when a fit would take more memory than allowed.
+
+    Raised by `fit` inside `shoal.MemoryLimit`, and without a limit if the fit would by far exceed the memory of the machine.
+
+    Notes
+    -----
+    The need is estimated before the fit starts, so nothing has been computed yet. The message recommends a limit and, where
+    fewer rows would help, a number of rows. Other remedies are fewer columns, clusters or threads, or another method.
+
+    Examples
+    --------
+    >>> import numpy as np, shoal
+    >>> try:
+    ...     with shoal.MemoryLimit("64MB"):
+    ...         shoal.KMeans(2).fit(np.zeros((1000, 2)))
+    ... except shoal.exceptions.MemoryLimitError as error:
+    ...     print(str(error).partition(":")[0])
+    A limit of 64 MB is too little
+    """
+
+
 class FitInterrupted(KeyboardInterrupt):
     """Raised by a fit after `shoal.Checkpoint.stop` was called and its state was written.
 

@@ -301,7 +301,7 @@ def test_ties_do_not_depend_on_the_scale_of_weights(weight):
 
 @pytest.mark.parametrize("words", [1, 2])
 def test_codes_of_a_large_memory_map(words, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "LARGE", 1)
+    monkeypatch.setattr(sources, "MIN_RELEASED_BYTES", 1)
     B, _ = groups(3000, 64 * words)
     np.save(tmp_path / "words.npy", Codes.pack(B).words)
     one, other = (fit(Codes(np.load(tmp_path / "words.npy", mmap_mode=mode))) for mode in (None, "r"))

@@ -187,7 +187,7 @@ class TestEncoding:
 
 class TestItq:
     def test_quantization_error_is_below_that_of_principal_directions(self):
-        """As in Figure 1 of the paper."""
+        """Figure 1 of the paper compares the two."""
         rng = np.random.default_rng(0)
         X = rng.choice([-1.0, 1.0], (2000, 8)) @ np.linalg.qr(rng.normal(size=(8, 8)))[0] + rng.normal(0, 0.1, (2000, 8))
         code = binary.itq(X, 8, random_state=0)

@@ -52,7 +52,7 @@ main.main(["demo", "--json"])
     assert err.strip() == f"shoal: stopped by {signal.Signals(number).name}"
 
 
-@pytest.mark.parametrize(("writing", "least", "most"), [("False", 0, stopping.GRACE + 2), ("time.time() < end", 1, 9)])
+@pytest.mark.parametrize(("writing", "least", "most"), [("False", 0, stopping.GRACE_SECONDS + 2), ("time.time() < end", 1, 9)])
 def test_forced_exit_after_grace_period(writing, least, most):
     """A long step is abandoned, a file being written is not. A second signal ends the process at once."""
     code = f"""

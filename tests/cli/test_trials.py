@@ -63,7 +63,7 @@ def test_sweep_finds_the_knee(capsys):
 
 @pytest.mark.parametrize("command", [("compare", "--methods", "lloyd"), ("sweep", "--method", "lloyd")])
 def test_init_columns_are_matched_by_name(capsys, rows, command):
-    """From the same centroids, whatever the order of their columns, the result is the same."""
+    """The order of the columns of the initial centroids does not change the result."""
     start = rows[[0, 4, 1]]  # two in one group, so that a wrong order of columns leads to another result
     for name, data, order in (("rows", rows, [0, 1, 2]), ("start", start, [0, 1, 2]), ("turned", start, [2, 0, 1])):
         lines = [",".join("abc"[j] for j in order), *(",".join(map(str, row)) for row in data[:, order].tolist())]

@@ -259,7 +259,7 @@ class TestSubset:
     @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
     @pytest.mark.parametrize(("work", "blocks"), [(1 << 23, 1), (1, 5)])
     def test_rows_and_weights(self, layout, work, blocks, monkeypatch):
-        monkeypatch.setattr("shoal.data.rows.WORK", work)
+        monkeypatch.setattr("shoal.data.rows.SUBSET_BLOCK_MULTIPLICATIONS", work)
         ids, weights = np.array([7, 3, 3, 9999, 0]), np.arange(10_000.0)
         with open_rows(layout(X), weights=weights, n_threads=2) as rows:
             for some in (rows.subset(ids, 3), rows.materialize(ids, 3)):
@@ -270,7 +270,7 @@ class TestSubset:
                 assert sum(w for _, w in shares) == weights[ids].sum()
 
     def test_subsets_use_the_same_threads(self, monkeypatch):
-        monkeypatch.setattr("shoal.data.rows.WORK", 1)
+        monkeypatch.setattr("shoal.data.rows.SUBSET_BLOCK_MULTIPLICATIONS", 1)
         with open_rows(n_threads=2) as rows:
             for _ in range(20):
                 assert len(list(rows.subset(np.arange(160), 4).map_blocks(len))) == 16

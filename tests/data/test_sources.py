@@ -80,7 +80,7 @@ class TestLargeMaps:
 
     @pytest.fixture
     def path(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(sources, "LARGE", 1)
+        monkeypatch.setattr(sources, "MIN_RELEASED_BYTES", 1)
         monkeypatch.setattr(sources, "ROWS_PER_RELEASE", 100)
         np.save(tmp_path / "X.npy", cloud(5000, 33, dtype=np.float32))
         return tmp_path / "X.npy"

@@ -39,4 +39,4 @@ def all_workers(client, cluster):
 def small_blocks(monkeypatch):
     """Use small blocks. The driver decides on block sizes, so patching it is enough."""
     monkeypatch.setattr(rows_module, "BLOCK_ROWS", (100, 100))
-    monkeypatch.setattr(rows_module, "PARTITION", 3)
+    monkeypatch.setattr(rows_module, "BLOCKS_PER_PARTITION", 3)

@@ -204,7 +204,7 @@ def test_retries_of_a_long_task_become_rarer(monkeypatch):
 
 
 def test_a_specification_is_unpacked_once(monkeypatch):
-    """Even if several tasks start at the same time."""
+    """Several tasks that start at the same time share one unpacked specification."""
     unpacked = []
 
     def unpack_slowly(blob):

@@ -66,7 +66,7 @@ def test_a_standardized_model_of_dense_rows_predicts_sparse_ones(client, tmp_pat
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
 def test_precision_of_a_few_rows_near_the_origin(client, layout):
-    """They keep their precision: workers use the frame and the dtype that the first pass has chosen."""
+    """Workers use the frame and the dtype that the first pass chooses, so that no precision is lost."""
     rows = np.full((600, 2), 1e6, np.float32)
     rows[::30] = np.random.default_rng(0).normal(0, 0.01, (20, 2)) + np.repeat([[0, 0], [0.1, 0]], 10, axis=0)
     parts = da.from_array(rows, chunks=(200, 2)).map_blocks(layout, meta=layout(np.zeros((0, 2), np.float32)))

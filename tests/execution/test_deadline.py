@@ -29,7 +29,7 @@ X, _ = blobs(3000, 70, 30)
 
 
 class Clock:
-    """Time passes only when somebody asks, or when it is told to."""
+    """Fake clock that advances by `tick` seconds whenever it is read."""
 
     def __init__(self, tick=0.0):
         self.seconds, self.tick, self.asked = 0.0, tick, 0
@@ -48,7 +48,7 @@ def clock(monkeypatch):
 
 
 class TestCancellation:
-    def test_without_a_limit_nothing_is_cancelled_and_no_clock_is_asked(self, clock):
+    def test_without_a_limit_nothing_is_cancelled_and_no_clock_is_read(self, clock):
         check_cancelled()
         assert [s.start for s in pieces(10, 4)] == [0, 4, 8]
         assert clock.asked == 0
@@ -66,19 +66,19 @@ class TestCancellation:
         assert done == [10, 20, 30]
         check_cancelled()  # the limit ends with its block
 
-    def test_an_inner_limit_extends_no_outer_one(self, clock):
+    def test_an_inner_limit_does_not_extend_the_outer_one(self, clock):
         clock.seconds = 5
         with pytest.raises(TimeUp), time_limit(3), time_limit(100):
             check_cancelled()
 
     @pytest.mark.parametrize("n_threads", [1, 3])
-    def test_limits_reach_the_threads(self, clock, n_threads):
+    def test_limits_apply_to_threads(self, clock, n_threads):
         with Threads(n_threads) as threads, pytest.raises(TimeUp), time_limit(-1):
             deque(threads.map(lambda item: item, lambda item, _: item, list(range(9)), False), 0)
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
-    def test_who_leaves_the_loop_does_not_wait_for_blocks_that_are_under_way(self, error):
-        """Those look for a cancellation for ever."""
+    def test_leaving_the_loop_cancels_running_blocks(self, error):
+        """The running blocks poll for a cancellation and would never end otherwise."""
         ended = threading.Semaphore(0)
 
         def work(item, _):
@@ -109,16 +109,16 @@ class TestSteps:
 
         return step
 
-    def test_a_first_step_that_takes_too_long_is_given_up(self, clock):
+    def test_a_first_step_that_takes_too_long_is_abandoned(self, clock):
         outcome = drive(self.slow(clock), 0, never, Limits(10, 30.0, labelling=10.0))
         assert (outcome.state, outcome.history, outcome.reason, outcome.info) == (0, [], "time_budget", None)
         assert 20 <= clock.seconds <= 22  # which leaves time for the labels
 
-    def test_not_one_that_is_needed(self, clock):
+    def test_a_needed_first_step_is_not_abandoned(self, clock):
         outcome = drive(self.slow(clock), 0, never, Limits(10, 30.0, needs_step=True))
         assert (outcome.state, outcome.reason) == (1, "time_budget")
 
-    def test_the_limit_of_a_caller_is_none_of_its_own(self, clock):
+    def test_the_limit_of_a_caller_raises_in_the_caller(self, clock):
         with pytest.raises(TimeUp), time_limit(30):
             drive(self.slow(clock), 0, never, Limits(10))
 
@@ -130,7 +130,7 @@ class TestSteps:
         assert limits.spent(1.0, batch=1)
         assert not limits.spent(1.0, batch=1000)
 
-    def test_stages_share_the_time_that_is_left(self, clock):
+    def test_stages_share_the_remaining_time(self, clock):
         limits = Limits(10, 30.0)
         assert limits.stage(reserve=10.0).end == 10
         assert limits.part(0.5).deadline == 15
@@ -156,13 +156,13 @@ class TestSeeding:
     @pytest.mark.parametrize("name", REFINING_INITIALIZERS.methods)
     @pytest.mark.parametrize("layout", LAYOUTS)
     @pytest.mark.parametrize("tick", [0.01, 1.0, 100.0])
-    def test_one_that_is_late_is_cut_short_and_gives_different_rows(self, clock, name, layout, tick):
+    def test_a_late_initialization_is_simplified_and_gives_distinct_rows(self, clock, name, layout, tick):
         clock.tick = tick
         deadline = Deadline(clock.seconds + 20 * tick)
         C = seeded(name, LAYOUTS[layout], 200, deadline)
-        assert clock.asked < 80  # two hundred centres have not asked once each
+        assert clock.asked < 80  # less than once for each of the 200 centroids
         assert len(np.unique(C, axis=0)) == 200
-        assert bool(deadline.skipped) == (name != "random")  # whose distribution stays what it was
+        assert bool(deadline.skipped) == (name != "random")  # random rows take no time
 
     def test_of_bits(self, clock):
         clock.tick = 1.0
@@ -173,19 +173,19 @@ class TestSeeding:
         assert deadline.skipped
 
     @pytest.mark.parametrize("name", REFINING_INITIALIZERS.methods)
-    def test_time_enough_changes_nothing(self, clock, name):
+    def test_a_long_deadline_changes_nothing(self, clock, name):
         deadline = Deadline(1.0)  # the clock stands still
         np.testing.assert_array_equal(seeded(name, X, 30, deadline), seeded(name, X, 30))
         assert not deadline.skipped
 
     @pytest.mark.parametrize("name", REFINING_INITIALIZERS.methods)
-    def test_without_a_budget_no_clock_decides(self, clock, name):
+    def test_without_a_budget_the_clock_is_not_read(self, clock, name):
         clock.tick = 1e9
         first = seeded(name, X, 30)
         clock.tick = 0.0
         np.testing.assert_array_equal(seeded(name, X, 30), first)
 
-    def test_centres_drawn_at_once_follow_the_masses(self):
+    def test_rows_drawn_at_once_follow_their_probabilities(self):
         mass = np.array([0.0, 1.0, 2.0, 0.0, 5.0])
         drawn = [draw_at_once(generator(seed), mass, 1, np.arange(5))[0] for seed in range(2000)]
         np.testing.assert_allclose(np.bincount(drawn, minlength=5) / 2000, mass / 8, atol=0.04)
@@ -198,7 +198,7 @@ class TestSeeding:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_labels_are_measured_by_real_work(layout):
+def test_labeling_time_is_estimated_by_a_measurement(layout):
     with on_threads(Rows.of(find_source(LAYOUTS[layout]))) as rows:
         assert 0 < labelling_seconds(rows, 500) < 100
     seen = []
@@ -207,6 +207,6 @@ def test_the_labels_are_measured_by_real_work(layout):
     assert 0 < sum(seen) <= 2 * 3000
 
 
-def test_rows_fewer_than_a_try_needs():
+def test_fewer_rows_than_are_measured():
     with on_threads(Rows.of(find_source(cloud(3, 2)))) as rows:
         assert labelling_seconds(rows, 3) > 0

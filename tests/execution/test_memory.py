@@ -28,7 +28,7 @@ PLANNED = [cls for cls in ESTIMATORS if cls is not shoal.Standardized]  # which 
 
 
 class Huge(ArraySource):
-    """Of which nobody reads a row."""
+    """Rows of a given shape that are never read."""
 
     def __init__(self, n, d):
         super().__init__(np.empty((0, d), np.float32))
@@ -43,7 +43,7 @@ def test_sizes(limit, size):
 
 
 @pytest.mark.parametrize("limit", ["", "MB", "-1", 0, "0GB", "1XB", None, True, float("nan"), float("inf"), "1e999"])
-def test_what_is_no_size(limit):
+def test_invalid_sizes_are_refused(limit):
     with pytest.raises(ValueError, match="is no size: give a number of bytes"):
         MemoryLimit(limit)
 
@@ -56,16 +56,16 @@ def test_every_estimator_has_a_plan(cls):
 
 
 @pytest.mark.parametrize("cls", PLANNED)
-def test_refused_at_once(cls):
-    model, told = cls(3, random_state=0), f"A limit of 64 MB is too little: {cls.__name__} on 3,000 rows takes about "
-    with pytest.raises(MemoryError, match=told), MemoryLimit("64MB"):
+def test_too_small_a_limit_is_refused_before_the_fit(cls):
+    model, message = cls(3, random_state=0), f"A limit of 64 MB is too little: {cls.__name__} on 3,000 rows takes about "
+    with pytest.raises(MemoryError, match=message), MemoryLimit("64MB"):
         model.fit(X)
     assert not hasattr(model, "labels_")
     assert MEMORY_LIMIT.get() is None
 
 
-def told_ways(model, rows, limit):
-    """What a refusal recommends: a limit and, if it names one, a number of rows."""
+def recommendation(model, rows, limit):
+    """Return the limit that an error recommends and, if it names one, the number of rows."""
     with pytest.raises(MemoryError) as refused:
         plan_fit(model, rows, parse_size(limit))
     found = re.search(r": allow ([0-9.]+ .?B)(?:, or take ([0-9,]+) of the rows)?\.$", str(refused.value))
@@ -74,25 +74,25 @@ def told_ways(model, rows, limit):
 
 @pytest.mark.parametrize("cls", PLANNED)
 @pytest.mark.parametrize(("n", "d"), [(10**7, 8), (5000, 30_000)], ids=["many", "wide"])
-def test_what_a_refusal_recommends_is_accepted(cls, n, d):
+def test_recommended_limits_are_accepted(cls, n, d):
     for threads in (1, 4):
         model, rows = cls(3, n_threads=threads), Rows.of(Huge(n, d))
-        enough, few = told_ways(model, rows, "400MB")
+        enough, few = recommendation(model, rows, "400MB")
         plan_fit(model, Rows.of(Huge(n, d)), parse_size(enough))
         if few is not None:
             plan_fit(model, Rows.of(Huge(few, d)), 400e6)
 
 
-def test_a_size_is_never_told_in_powers():
-    """Which no limit could be given in."""
+def test_sizes_are_formatted_without_exponents():
+    """A limit in scientific notation with a unit could not be parsed."""
     assert [format_size(size) for size in (999.4e6, 999.6e6, 1e9, 999.6)] == ["999 MB", "1 GB", "1 GB", "1 kB"]
 
 
-def test_a_fit_within_a_fit_belongs_to_its_plan(monkeypatch):
-    """Landmarks come from a k-means of many more clusters, which has to be planned for and must not be refused."""
+def test_inner_fits_are_part_of_the_plan(monkeypatch):
+    """Landmarks come from k-means with many more clusters, which is part of the plan and must not be refused."""
     wide = np.random.default_rng(0).random((520, 4000), np.float32)
     model = shoal.LandmarkSpectral(3, random_state=0, n_threads=4)
-    enough, _ = told_ways(model, Rows.of(find_source(wide)), "300MB")
+    enough, _ = recommendation(model, Rows.of(find_source(wide)), "300MB")
     assert parse_size(enough) > sum(plan(shoal.KMeans(500), find_source(wide), 1).values())
     seen = []
     enter = Threads.__enter__
@@ -102,7 +102,7 @@ def test_a_fit_within_a_fit_belongs_to_its_plan(monkeypatch):
     assert set(seen) == {1}  # the plan is for one thread
 
 
-def test_what_the_source_holds_is_planned(tmp_path):
+def test_the_memory_of_the_source_is_planned(tmp_path):
     X = sparse.random_array((5000, 40), density=0.1, rng=np.random.default_rng(0), format="csr", dtype=np.float32)
     sparse.save_npz(tmp_path / "x.npz", X, compressed=False)
     opened, model = shoal.open_rows(tmp_path / "x.npz"), shoal.KMeans(3)
@@ -117,12 +117,12 @@ def test_what_the_source_holds_is_planned(tmp_path):
     assert "rows in memory" not in plan(model, find_source(np.load(tmp_path / "x.npy", mmap_mode="r")), 1)
 
 
-def test_fewer_threads_may_do():
+def test_threads_are_reduced_to_fit_the_limit():
     model, rows = shoal.KMeans(3, n_threads=8), Rows.of(Huge(10**6, 50_000))
     assert plan_fit(model, rows, sum(plan(model, rows.source, 3).values())).n_threads == 3
 
 
-def test_bounds_take_what_is_left():
+def test_bounds_use_the_remaining_memory():
     rows = Rows.of(ArraySource(X))
     needed = sum(plan(shoal.KMeans(100), rows.source, 1).values())
     little, enough = (plan_fit(shoal.KMeans(100, n_threads=1), rows, needed + more) for more in (1e3, 1e8))
@@ -130,7 +130,7 @@ def test_bounds_take_what_is_left():
     assert choose_algorithm(rows, 100, enough) == "projected"
 
 
-def test_gathered_rows_take_what_is_left(tmp_path):
+def test_copied_rows_use_the_remaining_memory(tmp_path):
     np.save(tmp_path / "x.npy", X)
     rows = shoal.open_rows(tmp_path / "x.npy")
     assert isinstance(rows.materialize(np.arange(1000)), ArraySource)
@@ -138,7 +138,7 @@ def test_gathered_rows_take_what_is_left(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "rows"), [("rows.zarr", 150), ("packed.h5", 150), ("columns.arrow", 700)])
-def test_parts_that_come_whole_are_planned_for(tmp_path, monkeypatch, name, rows):
+def test_parts_of_files_that_are_read_whole_are_planned(tmp_path, monkeypatch, name, rows):
     writers.DENSE[name](tmp_path / name, X)
     assert shoal.open_rows(tmp_path / name).unpacking == 0
     monkeypatch.setattr(streamed, "BATCH_NUMBERS", 100)
@@ -150,7 +150,7 @@ def test_parts_that_come_whole_are_planned_for(tmp_path, monkeypatch, name, rows
     np.testing.assert_array_equal(large.read(0, 3000), X)
 
 
-def test_the_result_is_the_same():
+def test_a_limit_does_not_change_the_result():
     expected = shoal.cluster(X, 5, random_state=0)
     with MemoryLimit("400MB"):
         found = shoal.cluster(X, 5, random_state=0)
@@ -161,8 +161,7 @@ def test_the_result_is_the_same():
 
 
 @pytest.mark.parametrize("algorithm", ["elkan", "yinyang", "hamerly", "exponion", "projected"])
-def test_bounds_that_were_asked_for_are_planned(algorithm):
-    """As large as they are in the end."""
+def test_planned_bounds_have_the_size_of_the_actual_ones(algorithm):
     rows = Rows.of(ArraySource(X))
     model = shoal.KMeans(40, algorithm=algorithm, max_iter=2)
     with on_threads(rows, 1) as rows:
@@ -175,7 +174,7 @@ def test_bounds_that_were_asked_for_are_planned(algorithm):
         assert nested["bounds"] == model._memory(Workload.of(rows.source))["bounds"]
 
 
-def test_a_limit_within_itself():
+def test_a_limit_can_be_nested_in_itself():
     limit = MemoryLimit("1GB")
     with limit:
         with limit:
@@ -184,7 +183,7 @@ def test_a_limit_within_itself():
     assert MEMORY_LIMIT.get() is None
 
 
-def test_of_limits_within_each_other_the_least_holds():
+def test_the_smallest_of_nested_limits_holds():
     with MemoryLimit("1GB"):
         with MemoryLimit("2GB"):
             assert MEMORY_LIMIT.get() == 1e9
@@ -193,7 +192,7 @@ def test_of_limits_within_each_other_the_least_holds():
         assert MEMORY_LIMIT.get() == 1e9
 
 
-def test_how_many_rows_would_fit_where_memory_grows_faster():
+def test_recommended_number_of_rows_if_memory_grows_quadratically():
     model, rows = shoal.ExactSpectral(3, n_threads=1), Rows.of(Huge(10**6, 8))
     with pytest.raises(MemoryError, match="of the rows") as refused:
         plan_fit(model, rows, 800e6)
@@ -202,7 +201,7 @@ def test_how_many_rows_would_fit_where_memory_grows_faster():
     plan_fit(model, Rows.of(Huge(few, 8)), 800e6)
 
 
-def test_sparse_rows_count_for_what_they_hold():
+def test_sparse_rows_are_planned_by_their_entries():
     rng = np.random.default_rng(0)
     thin, thick = (
         find_source(sparse.random_array((2000, 5000), density=share, rng=rng, format="csr")) for share in (0.001, 0.2)
@@ -213,7 +212,7 @@ def test_sparse_rows_count_for_what_they_hold():
 
 
 def peak_of(work):
-    """Most bytes that NumPy holds during a call, beside what it held before."""
+    """Return the peak of the memory that is allocated during a call, in bytes."""
     tracemalloc.start()
     try:
         work()
@@ -223,8 +222,8 @@ def peak_of(work):
 
 
 @pytest.mark.parametrize("algorithm", ["elkan", "exponion", "yinyang"])
-def test_steps_with_bounds_take_what_is_planned(algorithm):
-    """Also where there are many centres: neither their distances nor the bounds of a block are copied as a whole."""
+def test_steps_with_bounds_stay_within_the_plan(algorithm):
+    """With many centroids, neither their distances nor the bounds of a block may be copied as a whole."""
     k, points = 1000, np.random.default_rng(0).random((16_384, 2), np.float32)
     rows = Rows.of(ArraySource(points))
     model = shoal.KMeans(k, algorithm=algorithm)
@@ -252,7 +251,7 @@ def test_rows_are_scaled_without_large_copies(layout, mean):
 
 
 def test_a_limit_for_float64_is_accepted():
-    """Rows turn out to need float64 during the fit; the limit that is recommended then has room for that."""
+    """If the first pass shows that rows need float64, the limit that is recommended then suffices for float64."""
     points = (1e6 + np.random.default_rng(0).normal(size=(1000, 1500))).astype(np.float32)
     points[:3] = np.random.default_rng(1).normal(size=(3, 1500)) * 0.01
     refusals = []
@@ -270,8 +269,8 @@ def test_a_limit_for_float64_is_accepted():
     assert model.cluster_centers_.dtype == np.float64
 
 
-def test_what_the_machine_can_not_hold_is_refused(monkeypatch):
-    """Files may state any number of columns. Without a limit, a fit that takes far more than there is is not begun."""
+def test_fits_larger_than_the_machine_are_refused(monkeypatch):
+    """Files may declare any number of columns. A fit that needs far more than all memory is refused even without a limit."""
     thin = sparse.csr_array((np.ones(3, np.float32), np.arange(3), np.arange(4)), shape=(3, 2**31 - 1))
     monkeypatch.setattr(memory, "machine_bytes", lambda: 16e9)
     with pytest.raises(MemoryError, match=r"^KMeans on 3 rows takes about .* GB, but this machine has 16 GB: take fewer"):
@@ -283,7 +282,7 @@ def test_what_the_machine_can_not_hold_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("options", [{"n_init": 2}, {"init": "random"}], ids=["n_init", "random"])
-def test_the_best_of_several_starts_is_planned_for(options):
-    """Its centres and sums are held while another start goes on: of wide rows, they are much of what a fit takes."""
+def test_the_best_of_several_starts_is_planned(options):
+    """Its centroids and sums are held during the next start. For rows of many columns, they are a large part of the memory."""
     one, several = (sum(plan(shoal.KMeans(500, **more), Huge(3000, 60_000), 1).values()) for more in ({"n_init": 1}, options))
     assert several - one >= 500 * 60_000 * (8 + 4)

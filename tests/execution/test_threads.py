@@ -1,4 +1,4 @@
-"""Blocks add up to partitions and these to the whole, whoever runs them."""
+"""Shares of blocks are added up to partitions, and these to the total, for any executor."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ X, labels = blobs(950, 7, 6)
 
 
 class Path(NamedTuple):
-    """What a share that adds up has seen, and in which order."""
+    """Share that records the blocks it is the sum of, in their order."""
 
     seen: tuple
 
@@ -33,11 +33,11 @@ def path_block(start, raw):
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(rows_module, "BLOCK_ROWS", (100, 100))
-    monkeypatch.setattr(rows_module, "PARTITION", 4)
+    monkeypatch.setattr(rows_module, "BLOCKS_PER_PARTITION", 4)
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
-def test_shares_that_add_up_come_by_the_partition(small, n_threads):
+def test_shares_with_plus_are_yielded_per_partition(small, n_threads):
     with on_threads(Rows.of(find_source(X)), n_threads) as rows:
         found = list(rows.map_raw_blocks(path_block))
     starts = [[start for start, _ in path.seen] for path in found]
@@ -46,19 +46,19 @@ def test_shares_that_add_up_come_by_the_partition(small, n_threads):
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
-def test_other_shares_come_by_the_block(small, n_threads):
+def test_shares_without_plus_are_yielded_per_block(small, n_threads):
     with on_threads(Rows.of(find_source(X)), n_threads) as rows:
         assert list(rows.map_raw_blocks(lambda start, raw: start)) == rows.starts == list(range(0, 950, 100))
 
 
-def test_nothing_adds_up_to_nothing():
+def test_empty_spans():
     assert list(folded([])) == []
     assert Span(5, 5, 2).blocks() == []
 
 
 @pytest.mark.parametrize("kind", [DenseBlock, lambda rows: SparseBlock(sparse.csr_array(rows))], ids=["dense", "sparse"])
 @pytest.mark.parametrize("recompute", [True, False])
-def test_moves_add_up_as_they_would_one_by_one(kind, recompute):
+def test_sum_deltas_add_up(kind, recompute):
     old, k = np.roll(labels, 3).astype(np.int32), 9  # some clusters have no rows, and some blocks not all of them
     one_by_one, together = ([np.zeros((k, X.shape[1])), np.zeros(k), np.zeros(k), np.zeros(k, np.int64)] for _ in range(2))
     total = None

@@ -38,14 +38,14 @@ def test_done_in_the_last_step_is_converged():
     assert drive(count, 0, lambda state, info: state == 3, Limits(3)).reason == "converged"
 
 
-def test_a_watcher_stops_it_and_all_watchers_hear():
-    heard = []
-    watchers = [lambda record, _: record["step"] == 2, lambda record, _: heard.append(record["step"])]
+def test_a_watcher_stops_the_run_and_all_watchers_are_called():
+    watched = []
+    watchers = [lambda record, _: record["step"] == 2, lambda record, _: watched.append(record["step"])]
     outcome = drive(count, 0, never, Limits(100), watchers)
-    assert (outcome.state, outcome.reason, heard) == (2, "callback", [1, 2])
+    assert (outcome.state, outcome.reason, watched) == (2, "callback", [1, 2])
 
 
-def test_time_is_kept():
+def test_seconds_are_cumulative():
     outcome = drive(lambda state: (time.sleep(0.01), count(state))[1], 0, never, Limits(3))
     seconds = [record["seconds"] for record in outcome.history]
     assert all(later - earlier >= 0.01 for earlier, later in zip([0, *seconds], seconds, strict=False))
@@ -63,7 +63,7 @@ def test_a_deadline_leaves_time_for_another_step_and_the_end(monkeypatch):
     assert (outcome.state, outcome.reason) == (5, "time_budget")  # fifteen ticks, and three for the end
 
 
-def test_the_last_info_is_kept_whatever_watchers_do():
+def test_watchers_cannot_change_the_last_info():
     outcome = drive(count, 0, never, Limits(3), [lambda record, _: record.clear()])
     assert outcome.info == Info(20)
 
@@ -74,7 +74,7 @@ def test_an_infinite_deadline():
 
 @pytest.mark.parametrize("late", [0.0, 10.0])
 def test_a_deadline_in_the_past_still_gives_one_step(late):
-    """There is always a history, and so a result."""
+    """A run has at least one step, so there is always a result."""
     outcome = drive(count, 0, never, Limits(100, time.perf_counter() - late))
     assert (outcome.state, outcome.reason, len(outcome.history)) == (1, "time_budget", 1)
 

@@ -1,4 +1,4 @@
-"""One step of k-means against the oracle's, empty clusters included."""
+"""Compare one step of k-means with the oracle, also with empty clusters."""
 
 from dataclasses import replace
 
@@ -17,13 +17,13 @@ from tests.strategies import blobs, cloud, problems
 
 
 def advance(X, C, weights=None, steps=1):
-    """Centres after some steps, and what each of them told."""
+    """Return the state after some steps and the info of each step."""
     with on_threads(Rows.of(find_source(X), weights)) as rows:
-        state, told = partition.initial_partition(rows, np.asarray(C, rows.dtype)), []
+        state, infos = partition.initial_partition(rows, np.asarray(C, rows.dtype)), []
         for _ in range(steps):
             state, info = partition.advance(rows, state, lloyd.assign)
-            told.append(info)
-    return state, told
+            infos.append(info)
+    return state, infos
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
@@ -56,8 +56,8 @@ class Counted:
 
 
 class TestEmptyClusters:
-    def test_each_takes_the_row_that_is_served_worst_then(self):
-        """Not the rows that were served worst at first: those may be neighbours."""
+    def test_each_takes_the_row_with_the_largest_remaining_error(self):
+        """The rows with the largest errors before the first relocation may be neighbors."""
         X, _ = blobs(200, 3, 4)
         start = np.concatenate([X[:1], X[:1] + 1e6 * np.arange(1, 4)[:, None]])
         state, _ = advance(X, start)
@@ -74,15 +74,15 @@ class TestEmptyClusters:
 
     @pytest.mark.parametrize("layout", ["dense", "sparse", "ties"])
     def test_any_number_of_candidates_gives_the_same_result(self, monkeypatch, layout):
-        """Few candidates are read at a time where blocks are many or rows are wide; the bits do not depend on it."""
+        """The limit on candidates depends on the number of blocks and columns; the result must not."""
         X = cloud(4000, 6)
         X = np.round(X) if layout == "ties" else X
         X = sparse.csr_array(X * (X > 0.5)) if layout == "sparse" else X
         start = np.concatenate([np.zeros((1, 6)), 1e6 + np.arange(20)[:, None] * np.ones(6)])
         found = []
         for m, size, block_rows in ((64, 1 << 25, 4000), (64, 2000, 100), (2, 1 << 25, 100), (64, 1, 4000), (1, 3000, 7)):
-            monkeypatch.setattr(empty_clusters, "PROPOSALS", m)
-            monkeypatch.setattr(empty_clusters, "CANDIDATE_BYTES", size)
+            monkeypatch.setattr(empty_clusters, "MIN_PROPOSALS", m)
+            monkeypatch.setattr(empty_clusters, "MAX_CANDIDATE_BYTES", size)
             taken: list[int] = []
             with on_threads(Rows.of(find_source(X))) as rows:
                 rows = replace(rows, source=Counted(rows.source, taken)).with_block_rows(block_rows)
@@ -94,22 +94,22 @@ class TestEmptyClusters:
         dense = X.toarray() if layout == "sparse" else X
         np.testing.assert_allclose(found[0].centers, naive.lloyd(dense, start, 1)[0], atol=1e-9)
 
-    def test_a_row_that_is_all_its_cluster_has_stays(self):
+    def test_the_only_row_of_a_cluster_stays(self):
         X = np.array([[0.0], [1.0], [2.0], [1000.0]])
         state, _ = advance(X, [[0.5], [500.0], [-1e6]])
         assert sorted(state.counts) == [1, 1, 2]
         assert state.labels[3] == 1
 
-    def test_rows_that_differ_by_rounding_alone_fill_none(self):
-        """The mean of equal rows is not quite the row; that must not count as a distance."""
+    def test_equal_rows_fill_no_empty_cluster(self):
+        """The mean of equal rows differs from them by rounding, which must not count as a distance."""
         X = np.repeat([[0.1, 0.7, 1.3]], 1001, axis=0)
-        state, told = advance(X, np.vstack([X[0], [1e3] * 3]), steps=3)
+        state, infos = advance(X, np.vstack([X[0], [1e3] * 3]), steps=3)
         assert state.counts.tolist() == [1001, 0]
-        assert [info.reassigned for info in told] == [1001, 0, 0]
+        assert [info.reassigned for info in infos] == [1001, 0, 0]
 
 
-def test_sums_follow_the_rows_that_move():
-    """Many steps, in which sums are kept up to date, end where sums from nothing would."""
+def test_updated_sums_equal_sums_from_scratch():
+    """Sums are updated over many steps by the rows that change cluster."""
     X = cloud(500, 4)
     state, _ = advance(X, X[:9], steps=40)
     for j in range(9):

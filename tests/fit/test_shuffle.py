@@ -19,14 +19,14 @@ class TestOrder:
         np.testing.assert_array_equal(np.sort(order), np.arange(n))
         np.testing.assert_array_equal(Order(n, generator(n)).first(n // 2), order[: n // 2])
 
-    def test_is_another_for_another_seed_and_favours_nobody(self):
+    def test_depends_on_the_seed_and_is_uniform(self):
         """Each of 50 rows is at each of 50 places about 40 times in 2000 orders."""
         table = np.zeros((50, 50))
         for seed in range(2000):
             table[Order(50, generator(seed)).first(50), np.arange(50)] += 1
         assert 2200 < ((table - 40) ** 2 / 40).sum() < 2600  # chi-squared of 49 x 49 degrees of freedom
 
-    def test_of_many_rows_is_had_in_part(self):
+    def test_parts_are_computed_without_the_rest(self):
         assert len(np.unique(Order(10**12, generator(0)).first(1000))) == 1000
 
 
@@ -58,7 +58,7 @@ def test_different_rows_have_different_keys(X):
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("values", [(-1, 1), (0, 1), (0, 2.0**-1000)], ids=["signs", "bits", "tiny"])
 def test_rows_of_two_numbers_have_different_keys(layout, values):
-    """All that tells them apart is one bit, or a few, of each entry."""
+    """The rows differ in one bit, or a few, of each entry."""
     X = np.random.default_rng(0).choice(np.float64(values), (100_000, 64))
     assert len(np.unique(keys(layout(X)))) == len(X)
 
@@ -72,11 +72,11 @@ def test_order_is_random(X):
     assert not np.array_equal(ids, order(X, seed=1))
 
 
-def test_order_does_not_depend_on_where_rows_stand():
+def test_order_does_not_depend_on_the_positions_of_rows():
     X, places = cloud(300, 3), np.random.default_rng(0).permutation(300)
     np.testing.assert_array_equal(X[order(X)], X[places][order(X[places])])
 
 
-def test_rows_without_weight_are_left_out():
+def test_rows_of_weight_zero_are_left_out():
     weights = np.arange(10) % 2.0
     assert sorted(order(cloud(10, 3), weights=weights)) == [1, 3, 5, 7, 9]

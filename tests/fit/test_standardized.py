@@ -34,7 +34,7 @@ def case(request, tmp_path):
     return rows, weights, scaled
 
 
-def test_is_the_estimator_on_scaled_rows(case):
+def test_equals_the_estimator_on_scaled_rows(case):
     rows, weights, scaled = case
     model = shoal.Standardized(shoal.KMeans(3, random_state=0)).fit(rows, sample_weight=weights)
     plain = shoal.KMeans(3, random_state=0).fit(scaled, sample_weight=weights)
@@ -49,7 +49,7 @@ def test_is_the_estimator_on_scaled_rows(case):
 
 
 @pytest.mark.parametrize("estimator", [shoal.NestedKMeans(3, batch_size=20), shoal.BinaryKMeans(3), shoal.ExactSpectral(3)])
-def test_of_any_estimator(estimator):
+def test_wraps_any_estimator(estimator):
     estimator.random_state = 0
     model = shoal.Standardized(estimator).fit(X)
     plain = estimator.fit(StandardScaler().fit_transform(X))
@@ -68,14 +68,14 @@ def test_constant_columns_and_outliers_in_front():
     assert not Scaled(source, np.stack([mean, scale]), source.dtype).read(0, 300)[:, -1].any()
 
 
-def test_columns_that_float64_has_no_variance_for():
+def test_columns_whose_variance_underflows_or_overflows():
     rows = X * [1, 1, 1e-200, 1]
     with pytest.raises(ValueError, match="Column 2 of X spreads so much less"):
         shoal.Standardized(shoal.KMeans(2)).fit(rows)
     assert shoal.Standardized(shoal.KMeans(2)).fit(X * 1e200).scale_[2] == pytest.approx(1e200 * X[:, 2].std())
 
 
-def test_places_are_told_as_they_are_in_the_rows():
+def test_messages_name_places_in_the_unscaled_rows():
     model = shoal.Standardized(shoal.KMeans(2)).fit(X)
     bad = X.copy()
     bad[123, 1] = np.inf
@@ -83,7 +83,7 @@ def test_places_are_told_as_they_are_in_the_rows():
         model.predict(bad)
 
 
-def test_goes_on_from_a_checkpoint(tmp_path, monkeypatch):
+def test_resumes_from_a_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "SHARE", 1e9)  # after every step
 
     def cut(record):
@@ -93,10 +93,10 @@ def test_goes_on_from_a_checkpoint(tmp_path, monkeypatch):
     def make(callback=None):
         return shoal.Standardized(shoal.KMeans(9, random_state=0, tol=0, callback=callback))
 
-    with pytest.raises(InterruptedError), shoal.Checkpoint(tmp_path / "kept", every=0):
+    with pytest.raises(InterruptedError), shoal.Checkpoint(tmp_path / "checkpoint", every=0):
         make(cut).fit(X)
-    assert (tmp_path / "kept").exists()
-    with shoal.Checkpoint(tmp_path / "kept"):
+    assert (tmp_path / "checkpoint").exists()
+    with shoal.Checkpoint(tmp_path / "checkpoint"):
         model = make().fit(X)
     np.testing.assert_array_equal(model.cluster_centers_, make().fit(X).cluster_centers_)
 
@@ -109,7 +109,7 @@ def test_a_report_is_in_the_units_of_the_rows():
 
 
 class TestFineDifferences:
-    """float32 would round away what tells scaled rows apart, where they lie far from the mean."""
+    """Scaled rows far from the mean may differ by less than the resolution of float32."""
 
     outlier = np.r_[[[1e12]], np.arange(89)[:, None] % 3 + 1].astype(np.float32)
     two_places = np.r_[np.full((30, 1), 1e6), np.random.default_rng(0).normal(size=(60, 1)) * 0.01].astype(np.float32)
@@ -120,7 +120,7 @@ class TestFineDifferences:
         [(outlier, np.asarray), (two_places, np.asarray), (far, sparse.csr_array)],
         ids=["an outlier", "two places", "far from zero"],
     )
-    def test_they_are_kept(self, rows, layout):
+    def test_small_differences_are_kept(self, rows, layout):
         model, exact = (
             shoal.Standardized(shoal.KMeans(4, random_state=0, n_init=3)).fit(layout(rows).astype(dtype))
             for dtype in (np.float32, np.float64)
@@ -139,7 +139,7 @@ class TestFineDifferences:
 
 
 def test_the_time_budget_counts_from_the_call(monkeypatch):
-    """Not from where the columns are measured, which takes a pass over the rows."""
+    """The budget includes the pass over the rows that computes the scales."""
     measured, started = [], []
     real_scales, real_fit = standardized.scales_of, shoal.KMeans._fit
     monkeypatch.setattr(standardized, "scales_of", lambda *given: measured.append(now()) or real_scales(*given))
@@ -151,8 +151,8 @@ def test_the_time_budget_counts_from_the_call(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-def test_new_rows_are_scaled_as_those_of_the_fit_were(layout):
-    """Small integers, on scales so small that the estimator turns to float64 for float32 rows."""
+def test_new_rows_are_scaled_like_those_of_the_fit(layout):
+    """Small integers with scales so small that the estimator needs float64 for float32 rows."""
     for seed in range(10):
         rng = np.random.default_rng(seed)
         rows, weights = layout(rng.integers(0, 7, (60, 4)).astype(np.uint8)), 10.0 ** rng.integers(-100, 100, 60)

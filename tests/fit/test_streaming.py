@@ -33,7 +33,7 @@ def cut(rows, size):
 
 @pytest.fixture(params=[(MiniBatchKMeans, 10), (OnlineKMeans, 1)], ids=["batches", "rows"])
 def kind(request):
-    """A model, unfitted, and how many rows it takes at a time."""
+    """Return an unfitted model and the number of rows per chunk."""
     cls, size = request.param
     return cls(5, init=X[:5], **({"batch_size": size} if size > 1 else {})), size
 
@@ -41,7 +41,7 @@ def kind(request):
 @LAYOUTS
 @METRICS
 @pytest.mark.parametrize("weighted", [False, True])
-def test_is_the_oracle(kind, layout, metric, weighted):
+def test_equals_the_oracle(kind, layout, metric, weighted):
     model, size = kind
     weights = np.random.default_rng(0).integers(0, 4, 300).astype(float) if weighted else None
     if weighted:
@@ -56,7 +56,7 @@ def test_is_the_oracle(kind, layout, metric, weighted):
 
 @LAYOUTS
 @METRICS
-def test_chunks_may_be_cut_anywhere(kind, layout, metric):
+def test_the_result_does_not_depend_on_the_chunks(kind, layout, metric):
     model = kind[0].set_params(metric=metric)
     whole, *others = (take(clone(model), cut(layout(X), size)) for size in (300, 50, 10))
     for other in others:
@@ -72,13 +72,13 @@ def test_labels_and_energy_are_of_the_last_chunk(kind, layout):
     assert model.inertia_ == pytest.approx(-model.score(X[200:], sample_weight=weights[200:]))
 
 
-def test_the_first_chunk_places_the_centres(kind):
+def test_the_first_chunk_initializes_the_centroids(kind):
     rows, y = blobs(600, 3, 5)
     model = take(kind[0].set_params(init="k-means++", random_state=0), cut(rows, 200))
     assert len({tuple(np.unique(y[model.predict(rows) == j])) for j in range(5)}) == 5
 
 
-def test_fit_starts_anew(kind):
+def test_fit_discards_earlier_chunks(kind):
     model = kind[0].set_params(random_state=0)
     fresh = clone(model).fit(X)
     again = take(model, cut(X + 5, 100)).fit(X)
@@ -86,8 +86,8 @@ def test_fit_starts_anew(kind):
     assert (fresh.n_iter_, fresh.history_[0]["energy"]) == (again.n_iter_, again.history_[0]["energy"])
 
 
-def test_a_fit_is_gone_on_from(kind):
-    """Each centre weighs what its rows weighed."""
+def test_partial_fit_continues_a_fit(kind):
+    """Each centroid has the total weight of its rows."""
     model, size = kind
     weights = 1.0 + np.arange(300) % 3
     model.set_params(random_state=0).fit(X, sample_weight=weights)
@@ -99,7 +99,7 @@ def test_a_fit_is_gone_on_from(kind):
 
 @pytest.mark.parametrize("bad", [np.full((9, 4), np.nan), np.ones((9, 3)), np.zeros((9, 4))], ids=["nan", "width", "zeros"])
 @pytest.mark.parametrize("first", [True, False])
-def test_a_chunk_that_is_refused_changes_nothing(kind, bad, first):
+def test_a_refused_chunk_changes_nothing(kind, bad, first):
     model = kind[0].set_params(metric="cosine")
     if not first:
         model.partial_fit(X)
@@ -109,7 +109,7 @@ def test_a_chunk_that_is_refused_changes_nothing(kind, bad, first):
     assert vars(model) == before
 
 
-def test_only_the_first_chunk_needs_a_row_for_each_cluster(kind):
+def test_only_the_first_chunk_needs_a_row_per_cluster(kind):
     model = kind[0]
     with pytest.raises(ValueError, match="n_samples=4 should be >= n_clusters=5"):
         model.partial_fit(X[:4])
@@ -117,8 +117,8 @@ def test_only_the_first_chunk_needs_a_row_for_each_cluster(kind):
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
-def test_dense_and_sparse_chunks_may_take_turns(kind, offset):
-    """Also where dense rows are clustered in shifted coordinates, in which sparse ones would not be sparse."""
+def test_dense_and_sparse_chunks_can_alternate(kind, offset):
+    """Dense rows may be clustered in shifted coordinates, in which sparse rows would become dense."""
     rows = X + offset
     model = kind[0].set_params(init=rows[:5])
     plain = take(clone(model), cut(rows, 100))
@@ -127,14 +127,14 @@ def test_dense_and_sparse_chunks_may_take_turns(kind, offset):
         np.testing.assert_allclose(mixed.cluster_centers_, plain.cluster_centers_, rtol=1e-12)
 
 
-def test_float64_once_a_chunk_is(kind):
+def test_centroids_become_float64_with_the_first_float64_chunk(kind):
     model = take(kind[0], cut(X.astype(np.float32), 100))
     assert model.cluster_centers_.dtype == np.float32
     assert model.partial_fit(X).cluster_centers_.dtype == np.float64
 
 
 def test_float32_chunks_keep_float64_means(kind):
-    """A centre that is rounded after every chunk would stop moving."""
+    """A centroid that is rounded to float32 after every chunk would stop moving."""
     rows = np.tile(np.float32([[0.1], [0.3]]), (500, 1))
     model = kind[0].set_params(n_clusters=1, init=[[0.2]])
     model.partial_fit(rows, sample_weight=np.full(1000, 1e9))
@@ -146,7 +146,7 @@ def test_float32_chunks_keep_float64_means(kind):
 
 
 @pytest.mark.parametrize("scale", [1e25, 1e300])
-def test_rows_far_out_of_the_range_of_the_first_chunk(kind, scale):
+def test_rows_far_outside_the_range_of_the_first_chunk(kind, scale):
     model = kind[0].partial_fit(X.astype(np.float32))
     if scale < 1e38:
         model.partial_fit((X * scale).astype(np.float32))
@@ -157,13 +157,13 @@ def test_rows_far_out_of_the_range_of_the_first_chunk(kind, scale):
             model.partial_fit(X * scale)
 
 
-def test_a_pickle_goes_on(kind):
+def test_a_pickled_model_can_continue(kind):
     model = take(kind[0], cut(X, 100))
     back = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(back.partial_fit(X).cluster_centers_, model.partial_fit(X).cluster_centers_)
 
 
-def test_same_for_any_number_of_threads(kind):
+def test_the_result_does_not_depend_on_the_threads(kind):
     rows = blobs(20_000, 30, 5, spread=3, dtype=np.float32)[0]
     model = kind[0].set_params(init=rows[:5])
     one, *others = (take(clone(model).set_params(n_threads=n), cut(rows, 10_000)) for n in (1, 2, 4))
@@ -173,8 +173,8 @@ def test_same_for_any_number_of_threads(kind):
 
 
 class TestDirections:
-    def test_a_fit_weighs_as_much_as_its_rows(self):
-        """Scattered directions have a short mean, which new rows turn soon."""
+    def test_centroids_of_a_fit_have_the_weight_of_their_rows(self):
+        """The mean of scattered directions is short, so few new rows turn it."""
         rng = np.random.default_rng(0)
         A, B = (np.column_stack([np.cos(t), np.sin(t)]) for t in (rng.uniform(-1.4, 1.4, 500), rng.uniform(0.8, 1.2, 500)))
         model = OnlineKMeans(1, metric="cosine", init=A[:1]).fit(A).partial_fit(B)
@@ -188,7 +188,7 @@ class TestDirections:
 
 
 @pytest.mark.parametrize(("name", "value"), [("n_clusters", 5), ("metric", "cosine")])
-def test_what_chunks_have_in_common_can_not_change(name, value):
+def test_parameters_cannot_change_between_chunks(name, value):
     model = MiniBatchKMeans(3, random_state=0).partial_fit(X)
     before = model.cluster_centers_.copy()
     with pytest.raises(ValueError, match=rf"{name}(={value!r}| is {value},).* was"):
@@ -196,19 +196,19 @@ def test_what_chunks_have_in_common_can_not_change(name, value):
     np.testing.assert_array_equal(model.cluster_centers_, before)
 
 
-def test_centres_that_were_set_are_moved_on():
+def test_centroids_set_by_the_user_are_updated():
     model = MiniBatchKMeans(3, random_state=0).fit(X)
     model.cluster_centers_ = model.cluster_centers_ + 100
     assert model.partial_fit(X[:1] + 100).cluster_centers_.min() > 50
 
 
-def test_too_few_distinct_rows_in_the_first_chunk_are_told():
+def test_too_few_distinct_rows_in_the_first_chunk_cause_a_warning():
     with pytest.warns(ConvergenceWarning, match="use n_clusters=1 or fewer"):
         OnlineKMeans(3).partial_fit(np.zeros((50, 2)))
 
 
 @pytest.mark.parametrize("cls", [MiniBatchKMeans, OnlineKMeans])
-def test_chunks_of_several_threads_are_all_taken_in(cls):
+def test_chunks_from_several_threads_are_all_used(cls):
     model, together, failed = cls(3, random_state=0).partial_fit(X), threading.Barrier(4, timeout=30), []
 
     def add():

@@ -118,7 +118,7 @@ def test_fits_resume_from_any_stage(name, tmp_path):
 
 
 def test_inner_fits_of_callbacks_are_not_saved(tmp_path):
-    """For example, of an `init` that clusters."""
+    """An example is an `init` that fits another model."""
     inner = lambda X, k, random_state: shoal.KMeans(k, random_state=0).fit(X).cluster_centers_  # noqa: E731
     make = lambda: shoal.KMeans(12, init=inner, n_init=2, tol=0, random_state=0)  # noqa: E731
     model, expected = cut(make(), X, tmp_path / "x", 2), digest(make().fit(X))

@@ -438,7 +438,7 @@ def test_integer_ids_are_not_rounded(tmp_path):
 
 @pytest.mark.parametrize("kind", ["parquet", "feather"])
 def test_the_index_of_a_pandas_table_is_not_a_feature(tmp_path, kind):
-    """As for the table itself. The index can be selected by its name."""
+    """The index of the table itself is no feature either. It can be selected by its name."""
     pd, feather = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.feather")
     table = pd.DataFrame(X, columns=list("abcdef"))
     folder, name = tmp_path / "rows", "__index_level_0__"

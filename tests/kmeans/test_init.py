@@ -97,9 +97,8 @@ class TestRefined:
     def start(self, X=X, weights=None, k=5, **options):
         n_threads = options.pop("n_threads", None)
         with on_threads(Rows.of(find_source(X), weights, **options), n_threads) as rows:
-            return REFINING_INITIALIZERS.methods["k-means++"](rows, k, generator(3)), sample.draw_sample(
-                rows, k, generator(3), importance=True
-            )
+            chosen = REFINING_INITIALIZERS.methods["k-means++"](rows, k, generator(3))
+            return chosen, sample.draw_sample(rows, k, generator(3), importance=True)
 
     @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
     def test_ends_at_a_fixed_point_on_the_sample(self, metric):
@@ -226,7 +225,7 @@ class TestAllMethods:
             assert np.abs(start(name, X, 30, seed, weights)).max() < 1e3
 
     def test_prefers_heavy_rows(self, name):
-        """Of two groups, one a million times heavier, the first centroid is in the heavy one."""
+        """If one of two groups is a million times heavier, the first centroid is in it."""
         X = np.repeat([[0.0], [1.0]], 100, axis=0) + cloud(200, 1) / 1e6
         weights = np.repeat([1e-6, 1.0], 100)
         assert all(start(name, X, 1, seed, weights)[0, 0] > 0.5 for seed in SEEDS)

@@ -239,7 +239,7 @@ class TestWork:
 
     @pytest.mark.parametrize("scale", [1.0, 1e-200])
     def test_callbacks_get_copies_of_records(self, scale):
-        """Even if energies underflow in float64."""
+        """Rows may be so small that energies underflow in float64."""
         X = scale * cloud(300, 3)
         assert_same(fit(X, first_rows(X, 5), callback=lambda record: record.clear()), fit(X, first_rows(X, 5)))
 
@@ -352,7 +352,7 @@ class TestStopping:
         assert model.stop_reason_ == "callback"
 
     def test_labels_belong_to_the_final_centroids_if_clusters_stay_empty(self, monkeypatch):
-        """Even if filling them moves the centroids each time."""
+        """Filling them may move the centroids each time."""
         X = np.repeat([[0.0], [1.0]], 5, axis=0)
         with on_threads(Rows.of(find_source(X))) as rows:
             start = partition.initial_partition(rows, np.array([[0.0], [1.0], [9.0]]))

@@ -98,7 +98,7 @@ class TestBatches:
     def test_split_into_pieces_do_not_depend_on_threads(self, monkeypatch, layout, metric):
         X = thin(2000, 20)
         whole = fit(layout(X), X[:9], batch_size=500, metric=metric)
-        monkeypatch.setattr("shoal.data.rows.WORK", 1)
+        monkeypatch.setattr("shoal.data.rows.SUBSET_BLOCK_MULTIPLICATIONS", 1)
         one, *others = (fit(layout(X), X[:9], batch_size=500, metric=metric, n_threads=n) for n in (1, 2, 4))
         for other in others:
             np.testing.assert_array_equal(one.labels_, other.labels_)

@@ -97,7 +97,7 @@ class TestProbabilities:
 
     @LAYOUTS
     def test_of_centroids_closer_than_the_rounding_of_scores(self, layout):
-        """Their squared distances are below the rounding of |c|^2 - 2 x.c."""
+        """Squared distances between these centroids are below the rounding error of |c|^2 - 2 x.c."""
         rng = np.random.default_rng(0)
         places = 10 * rng.normal(size=(4, 3)).round(2)
         C = np.vstack([places, places + 1e-8])
@@ -204,7 +204,7 @@ class TestRelations:
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("exponent", [-60, -20, 1, 20, 60])
     def test_the_variance_has_the_scale_of_the_rows(self, exponent, dtype):
-        """Even if the fit scales the rows internally."""
+        """The fit may scale the rows internally."""
         X, scale = cloud(200, 4).astype(dtype), 2.0**exponent
         base, scaled = fit(X, first_rows(X, 5), 0.5), fit(X * dtype(scale), first_rows(X, 5) * scale, 0.5 * scale**2)
         np.testing.assert_array_equal(scaled.cluster_centers_, base.cluster_centers_ * dtype(scale))

@@ -90,7 +90,7 @@ class TestAuto:
         np.testing.assert_array_equal(auto.cluster_centers_, plain.cluster_centers_)
         np.testing.assert_array_equal(auto.labels_, plain.labels_)
         work = [record["distances"] for record in auto.history_]
-        assert work[1] >= 2000 * 60  # all rows, all centres, while many rows move
+        assert work[1] >= 2000 * 60  # all rows and all centroids, while many rows change cluster
         assert work[-1] < 2000 * 60 / 2
 
     @pytest.mark.parametrize(

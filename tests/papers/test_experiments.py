@@ -6,8 +6,8 @@ import pytest
 from shoal import KMeans, MiniBatchKMeans, MiniBatchSpectral, OnlineKMeans, PowerSpectral
 from shoal.papers import compressed, convergence, curves, made, nested, run, show, spectral, variance
 from shoal.papers.claims import HOLDS, UNTRIED, Check, Claim
-from shoal.papers.data import ENTRIES, Shelf, Unreadable
-from shoal.papers.run import Effort, Experiment, Finding, Paper, Run, carry_out
+from shoal.papers.data import ENTRIES, InvalidDataSetError, Shelf
+from shoal.papers.run import Effort, Experiment, Finding, Paper, Run, run_papers
 from tests.strategies import blobs
 
 X, _ = blobs(300, 4, 5)
@@ -51,7 +51,7 @@ def test_substitutes_are_marked():
 
     named, any_set = (Claim("key", "", "", "", (Check(name),)) for name in ("shuttle: NMI", "NMI"))
     paper = Paper("key", "title", "", "", (named, any_set), (Experiment("one", (3.0, 9.0), work),))
-    (report,) = carry_out([paper], run.QUICK, NOTHING, lambda *_: None)
+    (report,) = run_papers([paper], run.QUICK, NOTHING, lambda *_: None)
     assert report.shown[0].what.title == "Figure 2: shuttle (replaced)"
     assert [v.word for v in report.verdicts] == [UNTRIED, HOLDS]
     assert report.verdicts[1].measured == {"shuttle (replaced): NMI": 0.5}
@@ -72,7 +72,7 @@ def test_substitutes_are_marked():
 )
 def test_invalid_files_are_rejected(parts, why, tmp_path):
     np.savez(tmp_path / "shuttle.npz", **parts)
-    with pytest.raises(Unreadable, match=r"shuttle.npz cannot be read .*: download it again \(UCI") as error:
+    with pytest.raises(InvalidDataSetError, match=r"shuttle.npz cannot be read .*: download it again \(UCI") as error:
         Shelf(tmp_path).load("shuttle")
     assert why in str(error.value)
 
@@ -108,7 +108,7 @@ def test_progress_and_remaining_time():
 
     paper = Paper("key", "title", "", "", (), (Experiment("one", (3.0, 9.0), work), Experiment("two", (1.0, 9.0), work)))
     updates = []
-    reports = list(carry_out([paper, paper], run.QUICK, NOTHING, lambda *update: updates.append(update)))
+    reports = list(run_papers([paper, paper], run.QUICK, NOTHING, lambda *update: updates.append(update)))
     assert [report.notes for report in reports] == [["Experiments not yet run: 1."], []] * 2
     assert list(dict.fromkeys(name for name, _, _ in updates)) == ["key: one", "key: two"]
     shares = [share for _, share, _ in updates]
@@ -134,8 +134,8 @@ def test_longer_fits_resume_shorter_ones(model):
     for most in (1, 2, 5):
         recompute, before = model(max_iter=most, **common, **more), len(steps)
         watched = model(max_iter=most, **common, **more, callback=lambda record: steps.append(record["step"]))
-        fresh, gone_on = spectral.fit(recompute, rows), spectral.fit(watched, rows, further)
-        assert gone_on._replace(seconds=0) == fresh._replace(seconds=0)
+        uninterrupted, resumed = spectral.fit(recompute, rows), spectral.fit(watched, rows, further)
+        assert resumed._replace(seconds=0) == uninterrupted._replace(seconds=0)
         np.testing.assert_array_equal(watched.labels_, recompute.labels_)
         assert steps[before:] == list(range(before + 1, most + 1))
 

@@ -37,7 +37,7 @@ def test_a_tiny_run_of_a_paper(name, tmp_path):
     shelf, asked = Shelf(files=False), set()
     load = shelf.load
     shelf.load = lambda name, rows=None: asked.add(name) or load(name, rows)
-    *before, report = run.carry_out([paper], run.TINY, shelf, lambda *_: None)
+    *before, report = run.run_papers([paper], run.TINY, shelf, lambda *_: None)
     assert asked <= set(paper.data) <= asked | {"glosses", "covtype"}  # loaded by full runs only
     assert len(before) == len(paper.experiments) - 1
     if name != "spectral":  # its claims name batch sizes that tiny runs do not have
@@ -108,7 +108,7 @@ def test_finished_reports_are_written(capsys, monkeypatch):
         yield run.Report(papers[0], [], [judge(claim, {}) for claim in papers[0].claims], [])
         raise MemoryError
 
-    monkeypatch.setattr(run, "carry_out", some)
+    monkeypatch.setattr(run, "run_papers", some)
     assert call(capsys, "reproduce", "all", "--time", "2m", "-o", "out", "-q")[0] != 0
     assert [paper["paper"] for paper in json.loads(Path("out/claims.json").read_text())["papers"]] == ["convergence"]
     assert 'id="convergence"' in Path("out/report.html").read_text()
@@ -146,7 +146,7 @@ def test_invalid_calls_are_rejected(capsys, monkeypatch):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
-@pytest.mark.parametrize("moment", ["run.carry_out", "show.summary"])
+@pytest.mark.parametrize("moment", ["run.run_papers", "show.summary"])
 def test_a_signal_leaves_no_broken_file(moment, tmp_path):
     """Neither during an experiment nor while the page is rendered."""
     code = f"""

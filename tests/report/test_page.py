@@ -160,7 +160,7 @@ def plain_tags(tmp_path_factory):
 def test_user_text_adds_no_markup(tmp_path, plain_tags, text):
     for found, tags in zip(write_pages(tmp_path, text), plain_tags, strict=True):
         assert Skeleton(found.decode()).tags == tags
-        assert len(found) < page.LIMIT
+        assert len(found) < page.MAX_PAGE_BYTES
 
 
 @pytest.mark.parametrize("kind", ["fit", "compare", "sweep"])
@@ -184,15 +184,15 @@ def test_ten_thousand_clusters_fit_on_a_page(tmp_path):
     long = ["<&" * 500] * 20_000
     facts = gather(model, rows, Options(ids=long, texts=long, image=(2, 4)))
     text = fit_page(tmp_path, facts)
-    assert len(text.encode()) < page.LIMIT
+    assert len(text.encode()) < page.MAX_PAGE_BYTES
     assert int(re.search(r"Showing the (\d+) largest of 10,000 clusters", text).group(1)) >= 100
 
 
 def test_many_methods_and_many_numbers_fit_on_a_page(tmp_path):
     write_compare(tmp_path / "c.html", [trial("&" * 9_000) for _ in range(5000)])
     write_sweep(tmp_path / "s.html", [Point(k, 1e6 / k, 0.5) for k in range(1, 20_000)])
-    assert (tmp_path / "c.html").stat().st_size < page.LIMIT
-    assert (tmp_path / "s.html").stat().st_size < page.LIMIT
+    assert (tmp_path / "c.html").stat().st_size < page.MAX_PAGE_BYTES
+    assert (tmp_path / "s.html").stat().st_size < page.MAX_PAGE_BYTES
 
 
 def test_a_failed_write_leaves_the_old_page(tmp_path, monkeypatch):

@@ -387,7 +387,7 @@ class TestGroupsWithoutAffinity:
             ExactSpectral(k, sigma=2.0, random_state=0).fit(APART)
 
     def test_no_warning_about_a_chain(self):
-        """Its second eigenvalue is 0.9997. Warnings are errors here."""
+        """The second eigenvalue of a chain is 0.9997. Warnings are errors here."""
         assert ExactSpectral(2, sigma=0.1, random_state=0).fit(np.linspace(0, 10, 1000)[:, None]).eigenvalues_[1] > 0.999
 
     def test_no_warning_about_estimates_above_one(self):

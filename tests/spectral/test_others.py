@@ -149,7 +149,7 @@ class TestHardForArpack:
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_equal_eigenvalues_are_all_found(self, dtype):
-        """Of five components, ARPACK alone misses one for every other seed, and the clusters are wrong."""
+        """ARPACK alone misses one of five components for every other seed, and the clusters are wrong."""
         y = np.arange(600) % 5
         for seed in range(6):
             rows = (np.random.default_rng(seed).normal(size=(600, 3)) + 40 * y[:, None]).astype(dtype)
@@ -239,7 +239,7 @@ class TestNystrom:
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_of_wide_sparse_rows(self, dtype, monkeypatch):
-        """They stay sparse, with the same result."""
+        """Sparse rows stay sparse, with the same result."""
         rows = sparse.csr_array(X.astype(dtype))
         dense = NystromSpectral(4, n_samples=100, random_state=0).fit(rows)
         monkeypatch.setattr(affinity, "MAX_COLUMN_VALUES", 64)

@@ -310,7 +310,7 @@ class CompressedKMeans(BaseCentroidClusterer):
         self.inertia_ = rows.frame.energy_out_of(energy)
 
     def _other_cause_of_empty_clusters(self) -> str:
-        return f", or n_bits={self.n_bits} are too few to tell them apart"
+        return f", or n_bits={self.n_bits} are too few to distinguish them"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

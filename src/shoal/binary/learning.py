@@ -33,7 +33,7 @@ class LearningParameters(NamedTuple):
 
 
 class LearningState(NamedTuple):
-    """Everything that the next round needs."""
+    """State of learning after a round."""
 
     W: Array  # (d, r)
     C: Array  # (k, r) of -1 and +1

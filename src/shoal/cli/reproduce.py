@@ -46,8 +46,8 @@ def reproduce(
     with progress_reporter(options["progress"], options["quiet"]) as reporter:
         from importlib import import_module
 
-        from ..papers.data import Shelf, Unreadable
-        from ..papers.run import FULL, QUICK, carry_out
+        from ..papers.data import InvalidDataSetError, Shelf
+        from ..papers.run import FULL, QUICK, run_papers
         from ..papers.show import document, summary, write
 
         chosen = [import_module(f"shoal.papers.{name}").PAPER for name in PAPERS if paper in (name, "all")]
@@ -56,7 +56,7 @@ def reproduce(
             effort = effort._replace(seconds=seconds)
         origin, reports = _origin(paper, effort.name), list[Any]()
         try:
-            for report in carry_out(
+            for report in run_papers(
                 chosen, effort, Shelf(None if folder is None else Path(folder)), _progress_callback(reporter)
             ):
                 if reports and reports[-1].paper is report.paper:
@@ -66,7 +66,7 @@ def reproduce(
                     write(out / FILES[0], reports, origin)
                 claims = document(reports, effort.name, origin)
                 write_json(out / FILES[1], claims)
-        except Unreadable as error:
+        except InvalidDataSetError as error:
             raise InvalidDataError(str(error)) from error
     if options["as_json"]:
         show(claims, True, {})

@@ -150,7 +150,7 @@ def checkpointing(path: Path) -> Iterator[Any]:
     from ..formats.checkpoint import Checkpoint
 
     class SignalAwareCheckpoint(Checkpoint):
-        """Checkpoint that tells the signal handler when a file is being written."""
+        """Checkpoint that notifies the signal handler while a file is being written."""
 
         is_writing = False
 

@@ -18,7 +18,7 @@ import click
 
 from .errors import StoppedBySignalError, print_error
 
-GRACE = 0.7  # seconds between a signal and the forced exit
+GRACE_SECONDS = 0.7  # seconds between a signal and the forced exit
 CURSOR = "\x1b[?25h"  # show the cursor, which a progress bar hides; click strips it where there is no terminal
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -28,7 +28,7 @@ class Interrupted(BaseException):
 
 
 class SignalHandler:
-    """State of signal handling: the signal received, how to stop the work, and what to tell the user."""
+    """State of signal handling: the signal received, how to stop the work, and the message for the user."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -59,7 +59,7 @@ class SignalHandler:
         self.number = self.number or data[0]
         if self.request_stop is not None:
             self.request_stop()
-        receiver.settimeout(GRACE)
+        receiver.settimeout(GRACE_SECONDS)
         while True:
             try:
                 if not receiver.recv(1):  # closed: the command has ended by itself

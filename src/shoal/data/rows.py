@@ -35,8 +35,10 @@ MAX_DENSE_BLOCK_NUMBERS = 1 << 22  # numbers in a block of wide dense rows: 16 M
 MIN_DENSE_BLOCK_ROWS = 64  # rows in a block of dense rows, however wide they are
 CONVERTED_NUMBERS = 1 << 16  # numbers converted at a time through float64 temporaries, so that these stay in the cache
 BIT_BLOCK_ROWS = 8192  # rows in a block of packed bits
-PARTITION = 16  # blocks in a partition
-WORK = 1 << 24  # multiplications per block of a subset: less work does not pay for reading the rows on another thread
+BLOCKS_PER_PARTITION = 16  # blocks in a partition
+SUBSET_BLOCK_MULTIPLICATIONS = (
+    1 << 24
+)  # multiplications per block of a subset: less work does not pay for reading the rows on another thread
 MAX_SUBSET_BLOCKS = 16
 SPARSE_ROW_COLUMNS = 1024  # assumed cost of a sparse row, as the number of columns of an equally expensive dense row
 BATCH_ROWS_PER_FETCH = 1 << 14  # rows of small batches fetched from workers at a time, to save round trips
@@ -58,7 +60,7 @@ def rows_in_a_block(d: int, is_sparse: bool) -> int:
 
 def rows_in_a_partition(d: int, is_sparse: bool) -> int:
     """Return the number of rows in a partition: the rows of one distributed task, which returns one sum."""
-    return PARTITION * rows_in_a_block(d, is_sparse)
+    return BLOCKS_PER_PARTITION * rows_in_a_block(d, is_sparse)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +113,7 @@ class Rows:
     @property
     def spans(self) -> list[Span]:
         """Partitions, and how they are divided into blocks."""
-        return [Span(a, b, self.block_rows) for a, b in self.source.partitions(PARTITION * self.block_rows)]
+        return [Span(a, b, self.block_rows) for a, b in self.source.partitions(BLOCKS_PER_PARTITION * self.block_rows)]
 
     @property
     def starts(self) -> list[int]:
@@ -167,7 +169,7 @@ class Rows:
         """Return rows of a source that holds the rows `ids` of this one, divided into blocks for k centroids."""
         weights = self.weights[ids] if self.has_weights else np.broadcast_to(1.0, len(ids))
         work = len(ids) * k * (SPARSE_ROW_COLUMNS if self.is_sparse else self.d)
-        n_blocks = 1 << (min(max(work // WORK, 1), MAX_SUBSET_BLOCKS).bit_length() - 1)
+        n_blocks = 1 << (min(max(work // SUBSET_BLOCK_MULTIPLICATIONS, 1), MAX_SUBSET_BLOCKS).bit_length() - 1)
         block_rows = min(self.block_rows, max(1, -(-len(ids) // n_blocks)))
         return replace(self, source=source, weights=weights, block_rows=block_rows)
 

@@ -25,7 +25,7 @@ MAX_FINE_FRACTION = 0.01  # fraction of finer differences in a column up to whic
 def scaled(source: Source, scales: Array, dtype: np.dtype) -> FileSource:
     """Return the rows of a source minus `scales[0]`, divided by `scales[1]`; distributed rows are scaled by the workers."""
     if isinstance(source, DistributedSource):
-        return source.changed(partial(_scale_block, scales, dtype), dtype)
+        return source.with_transform(partial(_scale_block, scales, dtype), dtype)
     return Scaled(source, scales, dtype)
 
 

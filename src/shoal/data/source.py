@@ -117,8 +117,8 @@ class DistributedSource(FileSource):
     def run(self, job: Any, per_row: tuple[Array, ...], executor: Any) -> Generator[Any]: ...
 
     @abstractmethod
-    def changed(self, change: Callable[[int | None, Any], Any], dtype: np.dtype) -> DistributedSource:
-        """Return the rows as `change(start, raw rows)` leaves them; `start` is None for rows picked by index."""
+    def with_transform(self, transform: Callable[[int | None, Any], Any], dtype: np.dtype) -> DistributedSource:
+        """Return the rows after `transform(start, raw rows)`; `start` is None for rows picked by index."""
 
     @abstractmethod
     def traffic(self) -> dict[str, float]: ...
@@ -128,6 +128,11 @@ class DistributedSource(FileSource):
 
     def partitions(self, partition_rows: int) -> list[tuple[int, int]]:
         return list(pairwise(self.cuts))
+
+
+def file_column_names(X: Any) -> list[str] | None:
+    """Return the column names of the rows of a file; None for input of any other type."""
+    return X.feature_names if isinstance(X, FileSource) else None
 
 
 def sample_for_fingerprint(source: Source) -> Any:

@@ -14,7 +14,9 @@ from .source import FileSource, Source
 from .tables import find_table
 from .types import Array, at_most_float64, sparse_dtype, sum_duplicates
 
-LARGE = 1 << 28  # bytes of a memory map from which on its pages are released after each read, to bound resident memory
+MIN_RELEASED_BYTES = (
+    1 << 28
+)  # bytes of a memory map from which on its pages are released after each read, to bound resident memory
 ROWS_PER_RELEASE = 1024  # rows taken by index from such a map between two releases of its pages
 
 
@@ -63,7 +65,7 @@ class ArraySource(MemorySource):
         )  # the copy of a memory map has none
         self.held_bytes = 0 if self.is_map else X.nbytes
         self.is_plain = X.flags.c_contiguous
-        self.pages = Pages.of(X, owner) if self.is_plain and X.nbytes >= LARGE else None
+        self.pages = Pages.of(X, owner) if self.is_plain and X.nbytes >= MIN_RELEASED_BYTES else None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "pages": None, "is_map": False}  # a pickled memory map becomes an array

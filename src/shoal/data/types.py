@@ -21,9 +21,9 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def packages_of(thing: Any) -> list[str]:
+def packages_of(obj: Any) -> list[str]:
     """Return the package names of the type of an object and of its base classes, without importing any package."""
-    return [kind.__module__.partition(".")[0] for kind in type(thing).__mro__]
+    return [kind.__module__.partition(".")[0] for kind in type(obj).__mro__]
 
 
 def is_sparse(X: Any) -> bool:

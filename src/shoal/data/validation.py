@@ -72,7 +72,9 @@ def floats(values: Any, name: str) -> Array:
 
 
 MAX_TOTAL_WEIGHT = 1e250  # sum of all weights: times a squared distance, it must not overflow float64
-LIGHTEST = 1e-300  # smallest positive weight: times a coordinate, it must not be denormal, and its inverse must be finite
+MIN_POSITIVE_WEIGHT = (
+    1e-300  # smallest positive weight: times a coordinate, it must not be denormal, and its inverse must be finite
+)
 
 
 def check_weights(sample_weight: Any, n: int) -> Array | None:
@@ -94,7 +96,7 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
         raise ValueError(
             f"sample_weight goes up to {weights.max():.3g}, whose sums are out of range: divide all weights by it."
         )
-    light = np.flatnonzero((weights > 0) & (weights < LIGHTEST))
+    light = np.flatnonzero((weights > 0) & (weights < MIN_POSITIVE_WEIGHT))
     if len(light):
         raise ValueError(
             f"sample_weight[{light[0]}] is {weights[light[0]]:.3g}, too little for float64 to add up: "
@@ -109,9 +111,9 @@ def _check_shape(shape: tuple[int, ...], k: int | None, d: int, name: str) -> No
     """Raise if centroids do not have k rows, or any number if k is None, of d columns."""
     if k is None:
         if len(shape) != 2 or shape[1] != d or not shape[0]:
-            raise ValueError(f"{name} has shape {shape}: give a 2-D array, one row of {d} numbers for each centre.")
+            raise ValueError(f"{name} has shape {shape}: give a 2-D array, with one row of {d} numbers per centroid.")
     elif shape != (k, d):
-        raise ValueError(f"{name} has shape {shape}, but n_clusters={k} centres of {d} features need {(k, d)}.")
+        raise ValueError(f"{name} has shape {shape}, but n_clusters={k} centroids of {d} features need {(k, d)}.")
 
 
 def check_centers(C: Any, k: int | None, d: int, name: str = "init") -> Array:
@@ -122,5 +124,5 @@ def check_centers(C: Any, k: int | None, d: int, name: str = "init") -> Array:
     _check_shape(centers.shape, k, d, name)
     if not np.isfinite(centers).all():
         row, column = np.argwhere(~np.isfinite(centers))[0]
-        raise ValueError(f"{name} holds {centers[row, column]} at row {row}, column {column}: centres must be finite.")
+        raise ValueError(f"{name} holds {centers[row, column]} at row {row}, column {column}: centroids must be finite.")
     return centers

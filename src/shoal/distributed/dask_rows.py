@@ -52,10 +52,10 @@ class DaskRows(DistributedSource):
         self._pool = None if client is None else WorkerPool(client)
         self._file: FileSource | None = None
 
-    def changed(self, change: tasks.Transform, dtype: np.dtype) -> DaskRows:
+    def with_transform(self, transform: tasks.Transform, dtype: np.dtype) -> DaskRows:
         other = DaskRows.__new__(DaskRows)
         vars(other).update(vars(self))
-        other._transform, other.dtype, other._empty = change, dtype, change(None, self._empty).astype(dtype)
+        other._transform, other.dtype, other._empty = transform, dtype, transform(None, self._empty).astype(dtype)
         return other
 
     def __getstate__(self) -> Any:

@@ -38,7 +38,7 @@ Transform = Callable[[int | None, Any], Any]  # of the index of the first row, o
 
 
 class PassSpec(NamedTuple):
-    """What all tasks of a pass over the rows have in common."""
+    """Specification shared by all tasks of a pass over the rows."""
 
     fn: Any  # the block function
     args: tuple[Any, ...]

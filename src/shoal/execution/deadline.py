@@ -43,11 +43,11 @@ class Pace:
 
     def __init__(self, k: int, deadline: Deadline) -> None:
         self.k, self.deadline = k, deadline
-        self.begun = now()
+        self.started = now()
 
     def is_late(self, j: int) -> bool:
         """Return whether the tasks from the j-th on would end late if they take as long as those before, on average."""
         if not j or self.deadline.end == inf:
             return False
-        each = (now() - self.begun) / j
+        each = (now() - self.started) / j
         return self.deadline.expired(each * (self.k - j))

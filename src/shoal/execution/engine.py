@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from ..data.scoped import Scoped
-from ..data.source import DistributedSource, FileSource
+from ..data.source import FileSource
 from ..data.types import packages_of
 from ..exceptions import NotDistributableError
 
@@ -73,7 +73,7 @@ def resolve_engine(engine: Any, X: Any) -> Any:
     """Return the argument `engine` of a fit to X, validated; if it is None, the engine of the surrounding `with` block."""
     if engine is None:
         return ENGINE.get()
-    if not isinstance(X, DistributedSource | FileSource) and backend_for(X) is None:
+    if not isinstance(X, FileSource) and backend_for(X) is None:
         raise TypeError(
             f"engine={engine!r} is for rows that its workers can read, but X is a {type(X).__name__} of this process: give a "
             "dask array, a dask dataframe or open_rows(path), or leave engine out."
@@ -83,10 +83,8 @@ def resolve_engine(engine: Any, X: Any) -> Any:
 
 def resolve_source(X: Any, engine: Any) -> Any:
     """Return a source for rows that workers of the engine read; X itself otherwise. Resolving twice changes nothing."""
-    if isinstance(X, DistributedSource):
-        return X
     if isinstance(X, FileSource):
-        return X if engine in (None, UNSPECIFIED) else backend_for(engine).open_files(X, engine)
+        return X if X.is_distributed or engine in (None, UNSPECIFIED) else backend_for(engine).open_files(X, engine)
     backend = backend_for(X)
     return X if backend is None else backend.open_collection(X, engine if engine != UNSPECIFIED else backend.current_client())
 
@@ -99,7 +97,7 @@ def lazy_on_dask(method: Method) -> Method:
 
     @wraps(method)
     def call(self: Any, X: Any) -> Any:
-        backend = None if isinstance(X, FileSource) else backend_for(X)
+        backend = backend_for(X)
         return method(self, X) if backend is None else backend.map_method(self, method.__name__, X)
 
     return call  # type: ignore[return-value]

@@ -10,10 +10,11 @@ import math
 import os
 from typing import Any, NamedTuple
 
-from ..data.rows import PARTITION, rows_in_a_block, working_dtype
+from ..data.rows import BLOCKS_PER_PARTITION, rows_in_a_block, working_dtype
 from ..data.sizes import format_size
 from ..data.source import Source
 from ..data.types import is_sparse
+from ..exceptions import MemoryLimitError
 from .threads import default_threads
 
 PROGRAM_BYTES = 3.0e8  # Python, its packages and the compiled kernels
@@ -77,12 +78,12 @@ def plan(model: Any, source: Source, n_threads: int | None = None, has_weights: 
 def estimate_parts(model: Any, load: Workload, n_threads: int) -> dict[str, float]:
     """Estimate the bytes that a fit of the model to a workload needs, by purpose."""
     n, d, k, in_flight = load.n, load.d, model.n_clusters, n_threads + 2
-    blocks = min(PARTITION, -(-n // load.block))  # blocks whose sums are added up before they are added to the total
+    blocks = min(BLOCKS_PER_PARTITION, -(-n // load.block))  # blocks whose sums are added up before they are added to the total
     double, single = model._center_arrays
     init = getattr(model, "init", None)
     share = load.share_bytes(0 if init is None else k, model._dense_shares)
     own = {
-        "centres": k * d * (8.0 * double + load.wide * single),
+        "centroids": k * d * (8.0 * double + load.wide * single),
         "sums of blocks": share * (in_flight + model._dense_shares * n_threads) + 2 * min(12.0 * k * d, blocks * share),
         **model._memory(load),
     }
@@ -99,7 +100,7 @@ def estimate_parts(model: Any, load: Workload, n_threads: int) -> dict[str, floa
 
 
 def check_fit(model: Any, source: Source, has_weights: bool) -> None:
-    """Raise `MemoryError` for a fit that by far exceeds the memory of this machine."""
+    """Raise `MemoryLimitError` for a fit that by far exceeds the memory of this machine."""
     # distributed rows are in the memory of workers, and a model that stores affinities has a better message of its own
     if not source.is_distributed and not getattr(model, "store", False):
         needed = sum(plan(model, source, 1, has_weights).values())
@@ -107,12 +108,12 @@ def check_fit(model: Any, source: Source, has_weights: bool) -> None:
 
 
 def check_machine(what: str, needed: float) -> None:
-    """Raise `MemoryError` if more memory is needed than this machine has by far.
+    """Raise `MemoryLimitError` if more memory is needed than this machine has by far.
 
     Without the check, the operating system may kill this process, or others, without a message.
     """
     if needed > MAX_MACHINE_SHARE * (available := machine_bytes()):
-        raise MemoryError(
+        raise MemoryLimitError(
             f"{what} takes about {format_size(needed)}, but this machine has {format_size(available)}: take fewer rows, "
             "columns or clusters, or another method."
         )

@@ -9,6 +9,7 @@ from typing import Any
 from ..data.rows import Rows
 from ..data.scoped import Scoped
 from ..data.sizes import format_size, parse_size
+from ..exceptions import MemoryLimitError
 from .memory import Workload, check_fit, estimate_parts
 from .threads import default_threads
 
@@ -26,7 +27,7 @@ class MemoryLimit(Scoped):
 
     Notes
     -----
-    A fit that would need more, as estimated from measurements of its method, raises a `MemoryError` before it starts. The
+    A fit that would need more, as estimated from measurements of its method, raises a `MemoryLimitError` before it starts. The
     message says how much it would need and how many rows would fit. A fit whose threads would need too much uses fewer
     threads. Optional data, such as distance bounds, takes what is left. Rows should come from a file (`open_rows`), since rows
     in memory count towards the limit. The limit applies to `fit` in the thread that entered the block; `predict` needs little
@@ -42,7 +43,7 @@ class MemoryLimit(Scoped):
     ...     shoal.KMeans(n_clusters=3).fit(X)
     Traceback (most recent call last):
     ...
-    MemoryError: A limit of 64 MB is too little: KMeans on 1,000 rows takes about 325 MB: allow 328 MB.
+    shoal.exceptions.MemoryLimitError: A limit of 64 MB is too little: KMeans on 1,000 rows takes about 325 MB: allow 328 MB.
     """
 
     _variable = MEMORY_LIMIT
@@ -106,7 +107,7 @@ def _threads_within(model: Any, load: Workload, n_threads: int, limit: float) ->
     while (needed := sum(estimate_parts(model, load, n_threads).values())) > limit and n_threads > 1:
         n_threads -= 1
     if needed > limit:
-        raise MemoryError(_refusal(model, load, limit, needed))
+        raise MemoryLimitError(_refusal(model, load, limit, needed))
     return n_threads, needed
 
 

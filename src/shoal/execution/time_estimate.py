@@ -35,9 +35,9 @@ def labelling_seconds(rows: Rows, k: int, work: Callable[[Block, Centers], Any] 
     m = max(MIN_MEASURED_ROWS, min(rows.block_rows, MEASURED_MULTIPLICATIONS // (k * width * rows.n_threads)))
     for count in (min(n, MIN_MEASURED_ROWS), min(n, m * rows.n_threads)):
         some = rows.subset(np.arange(count), k).with_block_rows(m)
-        begun = now()
+        started = now()
         some.for_each(work, centers)
-        seconds = now() - begun
+        seconds = now() - started
     return SAFETY_FACTOR * seconds * n / count
 
 

@@ -82,7 +82,7 @@ def near_block(
     return block, prepare(ways[i], moved(centers.C, rows.frame, ways[i].frame, ways[i].dtype)) if i else centers
 
 
-def _energy_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers) -> float:
+def new_rows_energy_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers) -> float:
     """Return the weighted energy of a block of new rows."""
     block, centers = near_block(start, raw, rows, centers)
     return energy_block(block, weights, block.nearest(centers), centers)
@@ -260,7 +260,7 @@ class BaseCentroidModel(
         """
         rows, centers = self._rows(X, sample_weight)
         with on_threads(rows, self.n_threads) as rows:
-            shares = rows.map_raw_blocks(_energy_block, rows, centers, per_row=(rows.weights,))
+            shares = rows.map_raw_blocks(new_rows_energy_block, rows, centers, per_row=(rows.weights,))
             return -rows.frame.energy_out_of(sum(shares))
 
     @property

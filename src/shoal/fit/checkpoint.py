@@ -18,7 +18,7 @@ NOT_SAVED = "The progress of the fit was not saved: run it in a `with shoal.Chec
 
 
 class FitProgress(NamedTuple):
-    """Everything that is needed to resume a fit, except the rows."""
+    """State from which a fit resumes, without the rows."""
 
     seed: int
     sections: dict[str, Any]  # results of its stages so far, by the names of the stages

@@ -26,7 +26,7 @@ from .random_streams import resolve_seed
 
 @dataclass(frozen=True)
 class FitContext:
-    """Everything that a fit needs besides the parameters of its method."""
+    """Resources and settings of a fit, besides the parameters of its method."""
 
     X: Any  # as passed by the user, for a callable `init` and for callbacks
     given_centers: Array | None  # `init`, if it is an array

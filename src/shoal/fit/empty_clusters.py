@@ -1,9 +1,9 @@
 """Relocate each empty cluster to the row that is farthest from its centroid, one after the other.
 
 Every relocation reduces the distances of the rows near it, so the next choice depends on it. Each block proposes its farthest
-rows. The farthest of all proposals, as many as fit into `CANDIDATE_BYTES`, become candidates. Clusters are relocated to them
-until a row that is no candidate could be farther. Then the blocks propose again. The invariant: the chosen row is always the
-farthest of all rows, and the first one of equals, independent of the blocks and of the number of candidates.
+rows. The farthest of all proposals, as many as fit into `MAX_CANDIDATE_BYTES`, become candidates. Clusters are relocated to
+them until a row that is no candidate could be farther. Then the blocks propose again. The invariant: the chosen row is always
+the farthest of all rows, and the first one of equals, independent of the blocks and of the number of candidates.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ..data.cancellation import check_cancelled
 from ..data.rows import Rows
 from ..data.types import Array, is_sparse
 
-PROPOSALS = 64  # smallest number of rows that a block proposes; more if there are more than half as many empty clusters
-CANDIDATES = 4096  # smallest limit on the number of candidates; more if a block proposes more than a quarter as many
-CANDIDATE_BYTES = 1 << 25  # largest memory of all candidates, in the layout of their block
+MIN_PROPOSALS = 64  # smallest number of rows that a block proposes; more if there are more than half as many empty clusters
+MIN_CANDIDATES = 4096  # smallest limit on the number of candidates; more if a block proposes more than a quarter as many
+MAX_CANDIDATE_BYTES = 1 << 25  # largest memory of all candidates, in the layout of their block
 ROUNDING_TOLERANCE = 1e-12  # relative rounding error of the mean of equal rows; rows nearer than that to a centroid equal it
 
 
@@ -64,13 +64,13 @@ def _bytes_of_rows(block: Block) -> Array:
 def _candidates(rows: Rows, shares: Any, m: int) -> Candidates:
     """Return the farthest of the rows that blocks propose, at most m each, and a bound for all other rows."""
     ids, far, sizes = np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64)
-    bound, most = (0.0, 0), max(CANDIDATES, 4 * m)
+    bound, most = (0.0, 0), max(MIN_CANDIDATES, 4 * m)
     for start, (top, distances, bytes_) in zip(rows.starts, shares, strict=True):
         if len(top) == m:
             bound = max(bound, (float(distances[-1]), -int(start + top[-1])))
         ids, far, sizes = np.r_[ids, start + top], np.r_[far, distances], np.r_[sizes, bytes_]
         order = np.lexsort((ids, -far))
-        kept = max(1, min(most, int(np.searchsorted(np.cumsum(sizes[order]), CANDIDATE_BYTES, "right"))))
+        kept = max(1, min(most, int(np.searchsorted(np.cumsum(sizes[order]), MAX_CANDIDATE_BYTES, "right"))))
         if kept < len(order):
             first = order[kept]
             bound = max(bound, (float(far[first]), -int(ids[first])))
@@ -89,11 +89,10 @@ def fill(rows: Rows, state: Any, sums: Array, weight_sums: Array, squares: Array
     sums[empty], weight_sums[empty], squares[empty] = 0, 0, 0
     centers, placed, done = rows.prepare(state.centers), np.empty((len(empty), rows.d), rows.dtype), 0
     eps = float(np.finfo(rows.dtype).eps)
-    same = (
-        max(ROUNDING_TOLERANCE, 4 * eps) if rows.frame.unit else ROUNDING_TOLERANCE
-    )  # the direction of equal float32 rows may differ from them
+    # Directions computed from equal float32 rows may differ by rounding.
+    same = max(ROUNDING_TOLERANCE, 4 * eps) if rows.frame.unit else ROUNDING_TOLERANCE
     while done < len(empty):
-        m = max(PROPOSALS, 2 * (len(empty) - done))
+        m = max(MIN_PROPOSALS, 2 * (len(empty) - done))
         before = rows.prepare(placed[:done]) if done else None
         shares = rows.map_blocks(_propose, centers, before, counts, m, same, per_row=(state.labels, rows.weights))
         ids, far, bound = _candidates(rows, shares, m)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
-from ..data.source import DistributedSource, FileSource, Source
+from ..data.source import FileSource, Source, file_column_names
 from ..data.sources import find_source
 from ..data.tables import column_names, find_table
 from ..data.types import is_sparse
@@ -32,8 +32,6 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
             raise type(error)(f"X must be a table of real numbers: {error}") from error
         if not is_sparse(X) and X.dtype == np.float64:
             _warn_of_rounding(given, X)
-    if isinstance(X, DistributedSource):
-        check_distributable(estimator)
     if 0 in X.shape:
         what = "sample" if X.shape[0] == 0 else "feature"
         shape = tuple(X.shape)
@@ -41,6 +39,8 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
     if estimator is not None:
         _check_features(estimator, X, reset)
     source = find_source(X)
+    if source.is_distributed:
+        check_distributable(estimator)
     if source.dtype.kind not in "biuf":
         raise ValueError(f"X holds values of type {source.dtype}: give real numbers, one column a feature.")
     return source
@@ -48,7 +48,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Source:
 
 def _check_features(estimator: Any, X: Any, reset: bool) -> None:
     """Check feature names as scikit-learn does, also those of the columns of a file."""
-    names = X.feature_names if isinstance(X, FileSource) else None
+    names = file_column_names(X)
     check_names(column_names(X) if names is None else names)
     if names is None or reset or not hasattr(estimator, "feature_names_in_"):
         validate_data(estimator, X, reset=reset, skip_check_array=True)

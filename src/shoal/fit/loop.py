@@ -86,7 +86,7 @@ def drive(
     while len(history) < limits.max_iter:
         if history and limits.spent(last_step, getattr(info, "batch", 0)):
             return RunResult(state, history, "time_budget", info)
-        begun = now()
+        step_start = now()
         try:
             with time_limit(limits.step_end(last_step)):
                 state, info = step(state)
@@ -95,7 +95,7 @@ def drive(
                 raise
             return RunResult(state, history, "time_budget", None)
         ended = now()
-        last_step = ended - begun
+        last_step = ended - step_start
         history.append({"step": len(history) + 1, "seconds": ended - started, **info._asdict()})
         asked = [watch(history[-1], state) for watch in watchers]  # every watcher is called
         if any(asked):

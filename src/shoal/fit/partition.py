@@ -15,7 +15,6 @@ import numpy as np
 from ..data.blocks import Block, Centers, SumDeltas
 from ..data.frame import Frame
 from ..data.rows import Rows
-from ..data.source import FileSource
 from ..data.types import Array
 from ..kernels.means import move_to_means
 from . import empty_clusters
@@ -145,7 +144,7 @@ def label(rows: Rows, state: Partition, assign: Assign) -> Partition:
 
 def label_and_cost(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, float | None]:
     """Label the rows; also compute the energy of rows of a file, which is then read only once."""
-    if not isinstance(rows.source, FileSource):
+    if not rows.source.is_file:
         return label(rows, state, assign), None
     shares = rows.map_blocks(_cost_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels))
     return state._replace(bounds=None), sum(shares)

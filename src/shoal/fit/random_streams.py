@@ -63,7 +63,7 @@ def generator(seed: int, *stream: int) -> np.random.Generator:
 
 
 def draw(rng: np.random.Generator, mass: Array, count: int) -> Array:
-    """Draw indices with replacement, with probability proportional to mass; uniformly if all masses are zero."""
+    """Draw indices with replacement, with probability proportional to mass; uniformly if it is zero for all."""
     total = np.cumsum(mass)
     if not total[-1] > 0:
         return rng.integers(len(mass), size=count)

@@ -15,12 +15,12 @@ from .solver import Solver
 
 
 class RestartState(NamedTuple):
-    """Progress of a fit: everything that is needed to continue it, except the rows."""
+    """Progress of a fit, from which it can be resumed, without the rows."""
 
     start: int  # number of the current start
     run: RunResult | None  # progress of that start
     best: RunResult | None = None  # best of the starts before
-    least: float = np.inf  # loss of the best start
+    best_loss: float = np.inf  # of the starts before
 
 
 class FitResult(NamedTuple):
@@ -80,7 +80,7 @@ def _resume(solver: Solver, context: FitContext, n_starts: int) -> RestartState:
     if progress.best is None:
         return progress
     best, loss = solver.evaluate(progress.best)
-    return progress._replace(best=best, least=loss)
+    return progress._replace(best=best, best_loss=loss)
 
 
 def is_valid_progress(saved: Any, solver: Solver, k: int, n_starts: int) -> bool:
@@ -91,9 +91,9 @@ def is_valid_progress(saved: Any, solver: Solver, k: int, n_starts: int) -> bool
     templates = (partition.without_bounds(solver.init(centers, 0)), partition.initial_partition(rows, centers))
     return (
         isinstance(saved, RestartState)
-        and matches_template((saved.start, saved.least), (0, 0.0), *shape)
+        and matches_template((saved.start, saved.best_loss), (0, 0.0), *shape)
         and saved.start < n_starts
-        and (saved.best is None) == (saved.least == np.inf)
+        and (saved.best is None) == (saved.best_loss == np.inf)
         and all(
             run is None or any(is_valid_run(run, template, *shape, solver.info_type) for template in templates)
             for run in (saved.run, saved.best)

@@ -102,7 +102,7 @@ class DenseMeans(NamedTuple):
             centers = some.prepare(self.C.astype(dtype))
             paths = eps * np.sqrt(centers.norms2)  # distances by which rounding has moved the centroids
             S = some.scores(centers, slice(None))
-            computed = online.follow_dense(
+            computed = online.update_sequential_dense(
                 some.X, weights[s], S, base[s], rate, self.unit, *self[:3], paths, labels[s], distances[s]
             )
             start, useful = s.stop, computed <= MAX_COMPUTED_SHARE * len(some) * k
@@ -157,7 +157,9 @@ class SparseMeans(NamedTuple):
         X = block.X
         for s in pieces(len(block), _rows_at_once(X, len(self.weight_sums))):
             indptr = X.indptr[s.start : s.stop + 1]
-            online.follow_sparse(X.data, X.indices, indptr, weights[s], rate, self.unit, *self[:5], labels[s], distances[s])
+            online.update_sequential_sparse(
+                X.data, X.indices, indptr, weights[s], rate, self.unit, *self[:5], labels[s], distances[s]
+            )
         return labels, distances
 
 

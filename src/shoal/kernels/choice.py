@@ -1,4 +1,4 @@
-"""Kernels on scores and bounds, for dense and sparse rows alike."""
+"""Kernels on scores and bounds, for both dense and sparse rows."""
 
 import numpy as np
 

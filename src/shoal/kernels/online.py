@@ -60,7 +60,7 @@ def _move_dense(X, i, a, best, rate, unit, C, lengths, j):
 
 
 @fast_kernel
-def follow_dense(
+def update_sequential_dense(
     X,  # IN (m, d)
     weights,  # IN (m) float64
     S,  # IN (m, k): scores |c|^2 - 2 x.c of earlier centroids
@@ -206,7 +206,7 @@ def _move_sparse(data, indices, first, last, w, rate, unit, U, scales, squares, 
 
 
 @fast_kernel
-def follow_sparse(
+def update_sequential_sparse(
     data,  # IN (nnz)
     indices,  # IN (nnz), in order within a row
     indptr,  # IN (m + 1)

@@ -115,7 +115,7 @@ class GradientSolver(Solver):
 class GradientKMeans(BaseCentroidClusterer):
     """K-means by gradient descent on the energy.
 
-    It converges more slowly than `KMeans` and `OnlineKMeans`, and serves as a baseline for them.
+    It converges more slowly than `KMeans` and `OnlineKMeans`, and is a baseline for them.
 
     Parameters
     ----------

@@ -1,4 +1,10 @@
-"""`KMeans`: Lloyd's algorithm, or one of the faster algorithms with the same result."""
+"""`KMeans`: Lloyd's algorithm, or one of the faster algorithms with the same result.
+
+A fit, from here: `BaseCentroidClusterer.fit` (`fit.base`) validates X and opens the rows, `KMeans._make_solver` chooses the
+function that assigns rows to centroids, and `run` (`fit.restarts`) calls the methods of `LloydSolver`: `init` and `step` until
+`converged` for every initialization, then `finalize`, which labels all rows by the final centroids. A step is `advance`
+(`fit.partition`); its plainest assign function is that of `lloyd`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +29,11 @@ from .init import REFINING_INITIALIZERS
 
 
 class LloydSolver(Solver):
-    """Lloyd's algorithm: assign every row to its nearest centroid, move each centroid to the mean of its rows."""
+    """Lloyd's algorithm: assign every row to its nearest centroid, move each centroid to the mean of its rows.
+
+    `assigner` computes the labels. All assigners give the same ones, but save different distance computations, with bounds that
+    they store in the partition. `tol` limits the sum of the squared movements of the centroids.
+    """
 
     def __init__(self, rows: Rows, assigner: Assign, tol: float) -> None:
         super().__init__(rows)
@@ -116,8 +126,8 @@ class KMeans(BaseCentroidClusterer):
     Notes
     -----
     An iteration computes at most n_samples * n_clusters distances. "lloyd" needs no memory per row beyond the labels,
-    "hamerly" and "exponion" 8 bytes, "yinyang" 4 + 0.4 * n_clusters, "elkan" 4 + 4 * n_clusters, and "projected" up to 132 and,
-    for rows of more than 64 columns, 48 or 64 numbers. "elkan" and "exponion" also store the distances between all centroids.
+    "hamerly" and "exponion" 8 bytes, "yinyang" 4 + 0.4 * n_clusters, "elkan" 4 + 4 * n_clusters, and "projected" up to 132.
+    "elkan" and "exponion" also store the distances between all centroids.
 
     With "k-means++", if the sample is at most a quarter of the rows and has 100 rows per cluster, the centroids are improved by
     iterations on the sample before the first one on all (dense) rows.

@@ -47,9 +47,9 @@ class MiniBatchState(NamedTuple):
     anchor: Array  # (k, d): centroids at the beginning of the epoch
     drift: float = np.inf  # sum of the squared movements of the centroids over the last complete epoch
     batches: int = 0  # processed
-    smooth: float = 0.0  # moving average of the energy over half an epoch
-    least: float = np.inf  # lowest value of `smooth`
-    idle: int = 0  # batches since then
+    smoothed_energy: float = 0.0  # moving average of the energy over half an epoch
+    lowest_energy: float = np.inf  # lowest value of `smoothed_energy`
+    n_without_improvement: int = 0  # batches since then
 
     @property
     def centers(self) -> Array:
@@ -86,10 +86,12 @@ def step(
     if t // epoch > state.batches // epoch:
         C = state.centers.copy()
         state = state._replace(anchor=C, drift=float(((C - state.anchor) ** 2).sum()))
-    smooth = state.smooth + (energy - state.smooth) / min(t, max(epoch / 2, 1))
-    better = smooth < state.least or t <= epoch / 2  # earlier, the average covers less than half an epoch
-    state = state._replace(batches=t, smooth=smooth, idle=0 if better else state.idle + 1)
-    new = state._replace(least=smooth) if better else state
+    smooth = state.smoothed_energy + (energy - state.smoothed_energy) / min(t, max(epoch / 2, 1))
+    better = smooth < state.lowest_energy or t <= epoch / 2  # earlier, the average covers less than half an epoch
+    state = state._replace(
+        batches=t, smoothed_energy=smooth, n_without_improvement=0 if better else state.n_without_improvement + 1
+    )
+    new = state._replace(lowest_energy=smooth) if better else state
     return new, MiniBatchInfo(energy, shift, len(batch), len(batch) * len(state.means.weight_sums))
 
 
@@ -158,7 +160,7 @@ class MiniBatchSolver(Solver):
         return step(self.batch(state), state, self.weight, max(self.n / self.size, 1), self.l1_radius)
 
     def converged(self, state: MiniBatchState, info: MiniBatchInfo) -> bool:
-        return state.drift <= self.tol or (self.patience is not None and state.idle >= self.patience)
+        return state.drift <= self.tol or (self.patience is not None and state.n_without_improvement >= self.patience)
 
     def assign(self, rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]:
         return assign_once(rows, state)

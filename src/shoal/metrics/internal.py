@@ -10,15 +10,14 @@ from sklearn.utils._param_validation import StrOptions, validate_parameter_const
 from ..data.blocks import Block, Centers, DenseBlock, nearest_others, rounding
 from ..data.frame import Frame
 from ..data.rows import Rows
-from ..data.source import FileSource
+from ..data.source import file_column_names
 from ..data.tables import column_names
 from ..data.types import Array
 from ..data.validation import check_centers, check_same_columns, check_weights
 from ..execution.threads import on_threads
-from ..fit.centroid_model import near_block
+from ..fit.centroid_model import near_block, new_rows_energy_block
 from ..fit.input import check_rows
 from ..fit.parameters import MAX_THREADS, Count
-from ..fit.partition import energy_block
 
 MAX_PAIRS_PER_BATCH = 1 << 20  # pairs of centroids compared at a time (8 MB per float64 array); does not affect results
 
@@ -37,7 +36,7 @@ def _validate(X: Any, centers: Any, weights: Any, metric: str, n_threads: int | 
     constraints = {"metric": [StrOptions({"euclidean", "cosine"})], "n_threads": [Count(MAX_THREADS), None]}
     validate_parameter_constraints(constraints, {"metric": metric, "n_threads": n_threads}, caller)
     source = check_rows(None, X, reset=False)
-    check_same_columns(centers, X.feature_names if isinstance(X, FileSource) else column_names(X), "centers")
+    check_same_columns(centers, file_column_names(X) or column_names(X), "centers")
     C = check_centers(centers, None, source.shape[1], "centers")
     frame = _frame_for(C, metric)
     if frame.unit and not C.any(axis=1).all():
@@ -45,12 +44,6 @@ def _validate(X: Any, centers: Any, weights: Any, metric: str, n_threads: int | 
     rows = Rows.of(source, check_weights(weights, source.shape[0]), frame).with_dtype(np.dtype(np.float64))
     C_in_frame: Any = rows.convert(C).X  # dense, as C is
     return rows, C_in_frame
-
-
-def _energy_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers) -> float:
-    """Return the energy of one block of rows. Those of blocks add up."""
-    block, centers = near_block(start, raw, rows, centers)
-    return energy_block(block, weights, block.nearest(centers), centers)
 
 
 def energy(
@@ -88,7 +81,7 @@ def energy(
     """
     rows, C = _validate(X, centers, sample_weight, metric, n_threads, "energy")
     with on_threads(rows, n_threads) as rows:
-        shares = rows.map_raw_blocks(_energy_block, rows, rows.prepare(C), per_row=(rows.weights,))
+        shares = rows.map_raw_blocks(new_rows_energy_block, rows, rows.prepare(C), per_row=(rows.weights,))
         return rows.frame.energy_out_of(sum(shares))
 
 

@@ -1,1 +1,6 @@
-"""Papers, run again: each file holds one paper's experiments and, as data, what it claims and what it has published."""
+"""The papers behind Shoal's methods: their algorithms exactly as printed, their experiments and their claims.
+
+`compressed_kmeans`, `minibatch_spectral` and `variance_reduced_kmeans` hold algorithms, as functions of arrays. `convergence`,
+`nested`, `variance`, `compressed` and `spectral` hold the experiments of one paper each, with its claims and published values
+as data.
+"""

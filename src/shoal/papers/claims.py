@@ -54,7 +54,7 @@ class Check(NamedTuple):
         return f"at least {number(self.least)}" + ("" if math.isinf(self.most) else f", at most {number(self.most)}")
 
     def format_value(self, value: float) -> str:
-        """Format a value, with enough digits to tell it from a limit that it misses."""
+        """Format a value, with enough digits to distinguish it from a limit that it misses."""
         if self.met_by(value):
             return number(value, DIGITS)
         near = [limit for limit in (self.least, self.most) if number(limit, DIGITS) == number(value, DIGITS)]

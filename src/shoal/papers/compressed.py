@@ -176,9 +176,9 @@ def contest(run: Run, name: str) -> Finding:
         cluster(method, data.X[:400], 2, bits, 0)  # compile kernels
     for seed in run.seeds(10):
         for method in METHODS:
-            begun = time.perf_counter()
+            started = time.perf_counter()
             labels = cluster(method, data.X, k, bits, seed)
-            seconds[method].append(time.perf_counter() - begun)
+            seconds[method].append(time.perf_counter() - started)
             scores[method].append(accuracy(data.y, labels))
     took = {m: float(np.median(v)) for m, v in seconds.items()}
     acc = {m: float(np.mean(v)) for m, v in scores.items()}
@@ -254,7 +254,7 @@ def iterations(run: Run) -> Finding:
         counts = [k for k in run.of(COUNTS, COUNTS, (*COUNTS, 1000)) if 2 * k <= data.n]
         times: dict[str, list[float]] = {KM: [], CKM: []}
         for k in counts:
-            run.tell(0.3 * len(rows) + 0.1 * counts.index(k) / len(counts))
+            run.report_progress(0.3 * len(rows) + 0.1 * counts.index(k) / len(counts))
             common: dict[str, Any] = {"init": "random", "n_init": 1, "max_iter": 3, "random_state": 0}
             times[KM].append(_seconds_per_step(KMeans(k, algorithm="lloyd", **common), data.X))
             times[CKM].append(_seconds_per_step(BinaryKMeans(k, **common), codes))

@@ -24,12 +24,12 @@ from .run import Experiment, Finding, Paper, Run
 from .show import chart, grid
 
 K, EPOCHS, TRIALS = 6, 20, 20
-MORE = 40  # further epochs to find the local minimum that a run converges to
+FURTHER_EPOCHS = 40  # further epochs to find the local minimum that a run converges to
 RATE = 0.03  # learning rate of the gradient methods in the first epoch
 ONLINE, BATCH, ONLINE_GRADIENT, BATCH_GRADIENT = "online k-means", "batch k-means", "online gradient", "batch gradient"
 EM, BOTH = "EM of a mixture", "one online epoch, then batch"
-FOUR = (ONLINE, BATCH, ONLINE_GRADIENT, BATCH_GRADIENT)
-STILL = 1e-9  # residuals below this fraction of the first one count as zero
+ALGORITHMS = (ONLINE, BATCH, ONLINE_GRADIENT, BATCH_GRADIENT)
+MIN_RESIDUAL_RATIO = 1e-9  # residuals below this fraction of the first one count as zero
 
 CLAIMS = (
     Claim(
@@ -136,12 +136,12 @@ def trial(X: Array, seed: int) -> tuple[dict[str, Array], dict[str, float]]:
     for name, model in models.items():
         found = [energy(X, C) for C in (start, *record_trajectory(model, X, every=True).centers)]
         curves[name] = np.array([*found, *[found[-1]] * (EPOCHS + 1 - len(found))])
-        further = {**common, "init": model.cluster_centers_, "max_iter": MORE}
+        further = {**common, "init": model.cluster_centers_, "max_iter": FURTHER_EPOCHS}
         ends[name] = float(KMeans(K, **further).fit(X).inertia_)
     variance = ends[BATCH] / X.size  # per column within clusters; the paper scales it to one
-    model = SphericalMixture(K, variance=variance, **{**common, "max_iter": EPOCHS + MORE + 1}).fit(X)
+    model = SphericalMixture(K, variance=variance, **{**common, "max_iter": EPOCHS + FURTHER_EPOCHS + 1}).fit(X)
     likely = -np.array([record["log_likelihood"] for record in model.history_])
-    curves[EM] = np.pad(likely, (0, EPOCHS + MORE + 1 - len(likely)), mode="edge")[: EPOCHS + 1]
+    curves[EM] = np.pad(likely, (0, EPOCHS + FURTHER_EPOCHS + 1 - len(likely)), mode="edge")[: EPOCHS + 1]
     ends[EM] = float(likely[-1])
     return curves, ends
 
@@ -161,9 +161,9 @@ def race(run: Run) -> Finding:
     moves = {name: [_last_move(curves[name]) for curves, _ in trials] for name in (BATCH, BOTH)}
     gains = {name: _gains(residual) for name, residual in left.items()}
     epochs = np.arange(1, EPOCHS + 1)
-    there = {name: np.where(left[name] > STILL * left[name][0], left[name], np.nan)[1:] for name in left}
-    first = [Line(name, epochs, there[name]) for name in (*FOUR, BOTH)]
-    second = [Line(name, epochs, gains[name]) for name in (*FOUR, EM)]
+    there = {name: np.where(left[name] > MIN_RESIDUAL_RATIO * left[name][0], left[name], np.nan)[1:] for name in left}
+    first = [Line(name, epochs, there[name]) for name in (*ALGORITHMS, BOTH)]
+    second = [Line(name, epochs, gains[name]) for name in (*ALGORITHMS, EM)]
     shown = [
         chart(
             "convergence-1", "Figure 1: residual energy over epochs", first, "epoch t", "E_t − E_∞",
@@ -181,7 +181,7 @@ def race(run: Run) -> Finding:
         ),
         grid(
             "Local minima by method", ["method", "mean minimum", "smallest", "largest"],
-            [[name, *(float(f(minima[name])) for f in (np.mean, np.min, np.max))] for name in (*FOUR, BOTH)],
+            [[name, *(float(f(minima[name])) for f in (np.mean, np.min, np.max))] for name in (*ALGORITHMS, BOTH)],
             "Averages from 4050 to 4080, individual minima from 3300 to 5800.", "Energy in square millimetres.",
         ),
     ]  # fmt: skip
@@ -190,7 +190,7 @@ def race(run: Run) -> Finding:
 
 def _gains(residual: Array) -> Array:
     """Return the ratios of successive residuals; NaN once the residual is zero."""
-    there = residual[:-1] > STILL * residual[0]
+    there = residual[:-1] > MIN_RESIDUAL_RATIO * residual[0]
     return np.asarray(np.divide(residual[1:], residual[:-1], out=np.full(len(there), np.nan), where=there))
 
 
@@ -198,8 +198,8 @@ def measure(
     left: dict[str, Array], gains: dict[str, Array], minima: dict[str, Array], moves: dict[str, list[int]]
 ) -> dict[str, float]:
     """Return the measurements from the figures, by the names used in the claims."""
-    rest = {name: np.min([left[other] for other in FOUR if other != name], axis=0) for name in FOUR}
-    tiny = STILL * left[BATCH][0]
+    rest = {name: np.min([left[other] for other in ALGORITHMS if other != name], axis=0) for name in ALGORITHMS}
+    tiny = MIN_RESIDUAL_RATIO * left[BATCH][0]
     out = {
         f"epoch {t}: residual of {name} / lowest residual of the other methods": float(
             (left[name][t] + tiny) / (rest[name][t] + tiny)
@@ -208,10 +208,10 @@ def measure(
         for t in span
     }
     crossed = np.flatnonzero(np.nan_to_num(gains[BATCH]) < gains[ONLINE])
-    others = [gains[name] for name in (*FOUR, EM) if name != BATCH]
+    others = [gains[name] for name in (*ALGORITHMS, EM) if name != BATCH]
     slow = np.nanmin([gains[name][4:19] for name in (ONLINE, ONLINE_GRADIENT, BATCH_GRADIENT)])
-    averages = [float(minima[name].mean()) for name in FOUR]
-    every = np.concatenate([minima[name] for name in FOUR])
+    averages = [float(minima[name].mean()) for name in ALGORITHMS]
+    every = np.concatenate([minima[name] for name in ALGORITHMS])
     best = np.minimum(left[ONLINE], left[BATCH])
     last, end = EPOCHS, max(moves[BATCH])
     return out | {

@@ -33,15 +33,23 @@ HOW_TO_GET = {
 }
 
 
-LEAST = 400  # minimum number of rows of a data set; the experiments need no fewer
-BROKEN = (OSError, EOFError, ValueError, LookupError, TypeError, zipfile.BadZipFile, zlib.error)  # raised for invalid files
+MIN_ROWS = 400  # minimum number of rows of a data set; the experiments need no fewer
+INVALID_FILE_ERRORS = (
+    OSError,
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)  # raised for invalid files
 
 
 class Missing(Exception):
     """A data set was not found. The message says how to get it."""
 
 
-class Unreadable(ValueError):
+class InvalidDataSetError(ValueError):
     """A file exists but is not a valid data set."""
 
 
@@ -208,8 +216,8 @@ ENTRIES = {
 
 def _check(X: Any, y: Array | None, columns: int | None) -> None:
     """Raise if the arrays of a file are not a valid data set."""
-    if X.ndim != 2 or X.shape[0] < LEAST or columns not in (None, X.shape[1]):
-        raise ValueError(f"X has shape {X.shape}: it needs {LEAST} rows or more, and {columns or 'its'} columns")
+    if X.ndim != 2 or X.shape[0] < MIN_ROWS or columns not in (None, X.shape[1]):
+        raise ValueError(f"X has shape {X.shape}: it needs {MIN_ROWS} rows or more, and {columns or 'its'} columns")
     if y is not None and len(y) != X.shape[0]:
         raise ValueError(f"y has {len(y)} classes for {X.shape[0]} rows")
     values: Array = X.data if hasattr(X, "indptr") else X
@@ -224,7 +232,7 @@ class Shelf:
         self.folder, self.files = folder, files
         named = os.environ.get("SHOAL_DATA")
         if files and folder is None and named is not None and not Path(named).is_dir():
-            raise Unreadable(f"SHOAL_DATA={named} is not a folder: set it to an existing folder or unset it.")
+            raise InvalidDataSetError(f"SHOAL_DATA={named} is not a folder: set it to an existing folder or unset it.")
         self.last: tuple[tuple[str, int | None], Rows] | None = None
 
     def load(self, name: str, rows: int | None = None) -> Rows:
@@ -242,7 +250,7 @@ class Shelf:
 
     @contextlib.contextmanager
     def _opened(self, entry: Entry) -> Iterator[Any]:
-        """Open the file of a data set. Errors in this block are raised as `Unreadable`, with its path."""
+        """Open the file of a data set. Errors in this block are raised as `InvalidDataSetError`, with its path."""
         if not self.files or not entry.file:
             raise Missing("files are disabled, or the data set has none")
         how = HOW_TO_GET[entry.file]
@@ -252,8 +260,8 @@ class Shelf:
                 if not zipfile.is_zipfile(file):
                     raise ValueError("not an npz file")
                 yield np.load(file, allow_pickle=False)
-        except BROKEN as error:
-            raise Unreadable(f"{path} cannot be read ({error}): download it again ({how}), or remove it.") from error
+        except INVALID_FILE_ERRORS as error:
+            raise InvalidDataSetError(f"{path} cannot be read ({error}): download it again ({how}), or remove it.") from error
 
     def _load(self, name: str, rows: int | None) -> Rows:
         """Read, check and shuffle a data set."""

@@ -13,7 +13,7 @@ from ..data.types import Array
 
 FIELDS = 64  # random displacement fields that deformations are drawn from
 SMOOTH, STRENGTH = 4.0, 1.5  # of a field: width of the smoothing filter and standard deviation, in pixels of a 28 x 28 image
-AT_ONCE = 10_000  # images deformed at a time; limits memory only
+IMAGES_AT_ONCE = 10_000  # images deformed at a time; limits memory only
 
 
 def unit_rows(X: Any) -> Any:
@@ -74,8 +74,8 @@ def deformed(X: Array, n: int, seed: int = 0) -> Array:
     fields = gaussian_filter(rng.normal(size=(FIELDS, 2, side, side)), (0, 0, SMOOTH * side / 28, SMOOTH * side / 28))
     fields *= STRENGTH * side / 28 / fields.std()
     out = np.empty((n, X.shape[1]), np.float32)
-    for a in range(0, n, AT_ONCE):
-        ids = np.arange(a, min(a + AT_ONCE, n))
+    for a in range(0, n, IMAGES_AT_ONCE):
+        ids = np.arange(a, min(a + IMAGES_AT_ONCE, n))
         images = X[ids % len(X)].reshape(-1, side, side)
         slopes = np.stack(np.gradient(images, axis=(1, 2)), axis=1)
         moved = images + (fields[rng.integers(FIELDS, size=len(ids))] * slopes).sum(axis=1)

@@ -29,12 +29,15 @@ from .show import averaged, chart, grid
 
 RHO, SEEDS, EPOCHS = 100.0, 20, 5
 LLOYD, YINYANG, MBATCH, NMBATCH, OURS = "lloyd", "yinyang", "mbatch", "nmbatch", "nmbatch with Shoal's bounds"
-NEAR, NEARER = 1.02, 1.005  # target energies, relative to the lowest energy from the same initialization
+NEAR_ENERGY_RATIO, NEARER_ENERGY_RATIO = (
+    1.02,
+    1.005,
+)  # target energies, relative to the lowest energy from the same initialization
 BOUNDED: Algorithm = "elkan"  # as in the paper: one bound for every row and centroid
 UNBOUNDED: Algorithm = "lloyd"
 RHOS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 DENSE, SPARSE = ("mnist", "sift"), ("news", "glosses")  # the last one in full runs only
-ALWAYS = (*DENSE, SPARSE[0])
+QUICK_DATA_SETS = (*DENSE, SPARSE[0])
 SIZES = {"mnist": 400_000, "sift": 520_000}  # training rows in a full run
 
 CLAIMS = (
@@ -85,7 +88,7 @@ CLAIMS = (
         "section 4",
         "Final energies of nested batches and exact methods differ by less than one standard deviation over initializations.",
         "consistently within one standard deviation",
-        (Check("final energy of nmbatch minus that of lloyd, in standard deviations of lloyd", -1.0, 1.0, ALWAYS),),
+        (Check("final energy of nmbatch minus that of lloyd, in standard deviations of lloyd", -1.0, 1.0, QUICK_DATA_SETS),),
     ),
     Claim(
         "large-rho",
@@ -166,7 +169,7 @@ def one_seed(split: Split, seed: int) -> dict[str, tuple[Trajectory, Array]]:
         if name == LLOYD:
             budget = 1.2 * float(trajectory.seconds[-1]) + 0.2
         elif name == NMBATCH:
-            budget = max(budget or 0.0, 12 * soonest(trajectory.seconds, values, NEAR * float(values.min())))
+            budget = max(budget or 0.0, 12 * soonest(trajectory.seconds, values, NEAR_ENERGY_RATIO * float(values.min())))
     return found
 
 
@@ -208,7 +211,7 @@ def _measure(name: str, kind: str, runs: list[dict[str, tuple[Trajectory, Array]
     rival that never reaches the target counts with the time of its last record, so that ratios are lower bounds.
     """
     out, bests = {}, [min(values.min() for _, values in found.values()) for found in runs]
-    for goal, words in ((NEAR, "2%"), (NEARER, "0.5%")):
+    for goal, words in ((NEAR_ENERGY_RATIO, "2%"), (NEARER_ENERGY_RATIO, "0.5%")):
         taken = {
             m: np.array([soonest(found[m][0].seconds, found[m][1], goal * e) for found, e in zip(runs, bests, strict=True)])
             for m in runs[0]
@@ -267,9 +270,9 @@ def _epoch(make: Any, X: Any, steps: int) -> float:
     """Return the seconds of four epochs of `steps` iterations: a long fit minus a short one; NaN if the difference is noise."""
     taken = []
     for times in (1, EPOCHS):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         make(max_iter=times * steps).fit(X)
-        taken.append(time.perf_counter() - begun)
+        taken.append(time.perf_counter() - started)
     return taken[1] - taken[0] if taken[1] > 1.2 * taken[0] else float("nan")
 
 
@@ -316,7 +319,7 @@ PAPER = Paper(
     "sparse text. Figure 3 uses digits only.",
     CLAIMS,
     (
-        *(Experiment(f"Figure 2, {name}", (22, 700), partial(race, name=name)) for name in ALWAYS),
+        *(Experiment(f"Figure 2, {name}", (22, 700), partial(race, name=name)) for name in QUICK_DATA_SETS),
         Experiment(f"Figure 2, {SPARSE[1]}", (0, 700), partial(race, name=SPARSE[1])),
         Experiment("Figure 3", (22, 700), thresholds),
         Experiment("Table 1", (12, 120), baseline),

@@ -14,11 +14,11 @@ from .claims import Claim, Verdict, judge
 from .data import Rows, Shelf
 
 Value = TypeVar("Value")
-Tell = Callable[[str, float, float], None]
+ReportProgress = Callable[[str, float, float], None]
 
-HALF = 64  # characters that fit into half the width of a page; wider tables take the full width
-TINIEST = 12  # decimals of a measurement; further digits are rounding errors
-SURE = 0.05  # fraction of the work after which the remaining time is extrapolated from the elapsed time
+MAX_HALF_WIDTH = 64  # characters that fit into half the width of a page; wider tables take the full width
+MEASUREMENT_DECIMALS = 12  # decimals of a measurement; further digits are rounding errors
+MIN_ELAPSED_FRACTION = 0.05  # fraction of the work after which the remaining time is extrapolated from the elapsed time
 
 
 class Effort(NamedTuple):
@@ -45,9 +45,9 @@ class Grid(NamedTuple):
     caption: str = ""
 
     @property
-    def wide(self) -> bool:
+    def is_full_width(self) -> bool:
         """Whether the table needs the full width of the page."""
-        return sum(max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)) > HALF
+        return sum(max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)) > MAX_HALF_WIDTH
 
 
 class Gallery(NamedTuple):
@@ -104,8 +104,8 @@ class Report(NamedTuple):
 class Run:
     """Context of an experiment: effort, data sets, seeds and progress reports."""
 
-    def __init__(self, effort: Effort, shelf: Shelf, tell: Callable[[float], None] = lambda share: None) -> None:
-        self.effort, self.shelf, self.tell = effort, shelf, tell
+    def __init__(self, effort: Effort, shelf: Shelf, report_progress: Callable[[float], None] = lambda share: None) -> None:
+        self.effort, self.shelf, self.report_progress = effort, shelf, report_progress
         self.notes: list[str] = []
         self.experiment = ""  # name of the current experiment
         self.replaced: set[str] = set()  # data sets that were replaced by substitutes
@@ -137,50 +137,54 @@ class Run:
 
     def seeds(self, wanted: int) -> Iterator[int]:
         """Yield the seeds 0, 1, ..., up to `wanted`; at least one, and no further one that would exceed the time limit."""
-        begun, most = self.effort.clock(), min(wanted, self.effort.seeds or wanted)
+        started, most = self.effort.clock(), min(wanted, self.effort.seeds or wanted)
         for seed in range(most):
             if seed and self.effort.seconds is not None:
-                spent = self.effort.clock() - begun
+                spent = self.effort.clock() - started
                 if spent * (1 + 1 / seed) > self.effort.seconds:  # assuming that another seed takes as long as the mean so far
                     self.note(f"{self.experiment}: {seed} of {wanted} seeds, due to the time limit.")
                     return
-            self.tell(seed / most)
+            self.report_progress(seed / most)
             yield seed
 
 
 class Clock:
     """Progress over all experiments, weighted by their expected durations."""
 
-    def __init__(self, total: float, tell: Tell) -> None:
-        self.total, self.tell = total, tell
-        self.begun, self.done = time.monotonic(), 0.0
+    def __init__(self, total: float, report_progress: ReportProgress) -> None:
+        self.total, self.report_progress = total, report_progress
+        self.started, self.done = time.monotonic(), 0.0
 
     def report(self, name: str, weight: float, share: float) -> None:
         """Report that this fraction of an experiment is done, with an estimate of the remaining time."""
-        now, spent = (self.done + share * weight) / self.total, time.monotonic() - self.begun
-        expected = spent / now if now > SURE else max(self.total, spent)
-        self.tell(name, now, (1 - now) * expected)
+        now, spent = (self.done + share * weight) / self.total, time.monotonic() - self.started
+        expected = spent / now if now > MIN_ELAPSED_FRACTION else max(self.total, spent)
+        self.report_progress(name, now, (1 - now) * expected)
 
 
-def carry_out(papers: Sequence[Paper], effort: Effort, shelf: Shelf, tell: Tell) -> Iterator[Report]:
+def run_papers(papers: Sequence[Paper], effort: Effort, shelf: Shelf, report_progress: ReportProgress) -> Iterator[Report]:
     """Run all experiments. Yield a report on the paper after each of its experiments; the last one is complete.
 
-    `tell` is called with the name of the experiment, the fraction of all work done, and the estimated remaining seconds.
+    `report_progress` is called with the name of the experiment, the fraction of all work done, and the estimated remaining
+    seconds.
     """
     shelf.check(name for paper in papers for name in paper.data)  # fail before the first experiment, which may take hours
     full = effort.name == FULL.name
-    clock = Clock(sum(e.seconds[full] for paper in papers for e in paper.experiments), tell)
+    clock = Clock(sum(e.seconds[full] for paper in papers for e in paper.experiments), report_progress)
     for paper in papers:
         run, shown, measured = Run(effort, shelf), list[Shown](), dict[str, float]()
         for left, experiment in zip(range(len(paper.experiments))[::-1], paper.experiments, strict=True):
             weight = experiment.seconds[full]
-            run.tell, run.experiment = partial(clock.report, f"{paper.key}: {experiment.name}", weight), experiment.name
-            run.tell(0.0)
+            run.report_progress, run.experiment = (
+                partial(clock.report, f"{paper.key}: {experiment.name}", weight),
+                experiment.name,
+            )
+            run.report_progress(0.0)
             with warnings.catch_warnings():  # some experiments stop before convergence on purpose
                 warnings.simplefilter("ignore")
                 finding = experiment.run(run)
             shown += [one._replace(what=one.what._replace(title=run.named(one.what.title))) for one in finding.shown]
-            measured |= {run.named(key): round(value, TINIEST) for key, value in finding.measured.items()}
+            measured |= {run.named(key): round(value, MEASUREMENT_DECIMALS) for key, value in finding.measured.items()}
             clock.done += weight
             notes = [*run.notes, *([f"Experiments not yet run: {left}."] if left else [])]
             yield Report(paper, list(shown), [judge(claim, measured) for claim in paper.claims], notes)

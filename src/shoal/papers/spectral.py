@@ -27,7 +27,7 @@ from ..spectral.minibatch import DEGREE_COLUMNS, MAX_ROWS_FOR_EXACT_DEGREES, Min
 from ..spectral.nystrom import NystromSpectral
 from ..spectral.power import PowerSpectral
 from .claims import Check, Claim
-from .data import LEAST, Rows
+from .data import MIN_ROWS, Rows
 from .minibatch_spectral import laplacian_by_columns, mini_batch_spectral, shuffled_vectors, step_cost
 from .run import Experiment, Finding, Paper, Run, Shown
 from .show import averaged, chart, grid
@@ -37,11 +37,11 @@ SIGMA = 1.15  # kernel width for covtype
 SAMPLES = (10, 50, 100, 500, 1000)
 BATCHES = (50, 100, 500)
 POWERS = {True: (1, 2, 4, 8), False: (1, 2, 4)}  # numbers of powers, by whether affinities are stored
-PASS = (0.25, 0.5, 1.0)  # fractions of a pass over the columns after which a run is scored
-BY = " (paper variant)"
+SCORED_PASSES = (0.25, 0.5, 1.0)  # fractions of a pass over the columns after which a run is scored
+PAPER_VARIANT_SUFFIX = " (paper variant)"
 STEPS = 200  # steps of mini-batches on covtype in the paper
 MEMORY_STEPS = 3  # steps to measure memory with, as all steps allocate the same
-METHODS = {"MBSC": "MBSC", "letter": "MBSC (paper variant)"}
+METHODS = {"MBSC": "MBSC", "paper": "MBSC (paper variant)"}
 WORDS = {**METHODS, "power": "power method"}
 COVTYPE = {  # published NMI and seconds
     "MBSC-E-400": (0.40, 998), "MBSC-E-800": (0.40, 2100), "Nystrom-400": (0.38, 78), "Nystrom-800": (0.38, 965),
@@ -52,7 +52,7 @@ ALL = {
 }  # fmt: skip
 EXACT = "The dashed line is the NMI of exact eigenvectors."
 GIGA = 1 << 30
-NEAR = 0.02  # NMI values that differ by less count as equal
+EQUAL_NMI_TOLERANCE = 0.02  # NMI values that differ by less count as equal
 MAX_STORED_ROWS = 20_000  # rows up to which the affinity matrix is stored
 
 CLAIMS = (
@@ -215,10 +215,10 @@ class Further:
 
 def fit(model: Any, data: Rows, keeper: Further | None = None) -> Score:
     """Fit a model and score it."""
-    begun = time.perf_counter()
+    started = time.perf_counter()
     environment = FitEnvironment.current(None, data.X)._replace(checkpoint=keeper)
     labels = model._fit(data.X, None, environment).labels_
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - started
     flops = float(sum(record.get("flops", 0) for record in model.history_)) + start_cost(model, data.n)
     return Score(_nmi(data, labels), flops, seconds, len(model.history_))
 
@@ -236,7 +236,7 @@ def algorithm_2(data: Rows, sigma: float, m: int, steps: list[int], seed: int) -
 
     The seconds are those from the beginning, of which k-means takes a part for each score.
     """
-    begun, k, found = time.perf_counter(), _k(data), []
+    started, k, found = time.perf_counter(), _k(data), []
     degree_columns = DEGREE_COLUMNS if data.n > MAX_ROWS_FOR_EXACT_DEGREES else None
     with laplacian_by_columns(data.X, sigma, degree_columns, seed) as L:
         start = retract(
@@ -246,7 +246,7 @@ def algorithm_2(data: Rows, sigma: float, m: int, steps: list[int], seed: int) -
         for t, W in enumerate(mini_batch_spectral(L, start, vectors, data.n**-0.5), 1):
             if t in steps:
                 labels = KMeans(k, n_init=10, random_state=seed).fit_predict(W)
-                seconds = time.perf_counter() - begun
+                seconds = time.perf_counter() - started
                 found.append(Score(_nmi(data, labels), float(t * step_cost(data.n, k, m)), seconds, t))
     return found
 
@@ -258,7 +258,7 @@ def _nmi(data: Rows, labels: Array) -> float:
 
 def _steps(n: int, size: int) -> list[int]:
     """Return the numbers of steps after which to score, up to one pass."""
-    return sorted({max(1, round(share * n / size)) for share in PASS})
+    return sorted({max(1, round(share * n / size)) for share in SCORED_PASSES})
 
 
 def _k(data: Rows) -> int:
@@ -281,7 +281,7 @@ def one_seed(data: Rows, sigma: float, seed: int) -> dict[tuple[str, int, int], 
         found["MBSC", m, steps] = fit(MiniBatchSpectral(max_iter=steps, batch_size=m, tol=0.0, **common), data, further)
     for m in batches:
         for score in algorithm_2(data, sigma, m, _steps(data.n, m), seed):
-            found["letter", m, score.steps] = score
+            found["paper", m, score.steps] = score
     for m in SAMPLES:
         if _k(data) <= m <= data.n // 2:
             found["Nyström", m, 1] = fit(NystromSpectral(n_samples=m, **common), data)
@@ -298,7 +298,7 @@ def race(run: Run, name: str) -> Finding:
     data = run.load("mnist-training" if name == "mnist" else name, run.of(400, 4000, None))
     sigma, published = SETS[name]
     assert data.y is not None
-    one_seed(data._replace(X=data.X[:LEAST], y=data.y[:LEAST]), sigma, 0)  # compile kernels
+    one_seed(data._replace(X=data.X[:MIN_ROWS], y=data.y[:MIN_ROWS]), sigma, 0)  # compile kernels
     runs = [one_seed(data, sigma, seed) for seed in run.seeds(10)]
     scores = {key: np.array([found[key] for found in runs if key in found]) for key in runs[0]}
     exact = scores.pop(("exact", 0, 1), None)
@@ -339,7 +339,7 @@ def _measure(scores: dict[Any, Array], known: float | None, batches: list[int]) 
     of = {key: float(v[:, 0].mean()) for key, v in scores.items()}
     flops = {key: float(v[:, 1].mean()) for key, v in scores.items()}
     powers = sorted(key for key in of if key[0] == "power")
-    goal = (of[powers[-1]] if known is None else known) - NEAR
+    goal = (of[powers[-1]] if known is None else known) - EQUAL_NMI_TOLERANCE
     power = flops[_settled(powers, of)] if known is None else _least_cost("power", of, flops, goal)
     power = min(power, flops[powers[-1]])  # a lower bound if the target was not reached
     most = max(m for method, m, _ in of if method == "Nyström")
@@ -355,10 +355,10 @@ def _measure(scores: dict[Any, Array], known: float | None, batches: list[int]) 
     if known is not None:
         out["NMI of MBSC minus that of exact eigenvectors"] = of[max(key for key in of if key[0] == "MBSC")] - known
         for m in batches:
-            last = max(key for key in of if key[:2] == ("letter", m))
+            last = max(key for key in of if key[:2] == ("paper", m))
             out[f"{m} columns: NMI of MBSC (paper variant) minus that of exact eigenvectors"] = of[last] - known
     if any(len(v) > 2 for v in scores.values()):
-        first = {m: min(key for key in of if key[:2] == ("letter", m)) for m in batches}
+        first = {m: min(key for key in of if key[:2] == ("paper", m)) for m in batches}
         spread = {m: float(scores[key][:, 0].std()) for m, key in first.items()}
         noise = spread[batches[-1]] - spread[batches[0]]
         out["standard deviation of NMI over seeds after a quarter of a pass, largest batch minus smallest"] = noise
@@ -372,7 +372,7 @@ def _least_cost(method: str, of: dict[Any, float], flops: dict[Any, float], goal
 
 def _settled(powers: list[Any], of: dict[Any, float]) -> Any:
     """Return the fewest powers from which the NMI stays close to that of the most powers, as it may exceed it temporarily."""
-    far = [i for i, key in enumerate(powers) if abs(of[key] - of[powers[-1]]) > NEAR]
+    far = [i for i, key in enumerate(powers) if abs(of[key] - of[powers[-1]]) > EQUAL_NMI_TOLERANCE]
     return powers[far[-1] + 1 if far else 0]
 
 
@@ -389,16 +389,16 @@ def table(
         models["Power method"] = PowerSpectral(max_iter=3, tol=0.0, **base)
     found = {}
     for i, (words, model) in enumerate(models.items()):
-        run.tell(i / len(models))
+        run.report_progress(i / len(models))
         found[words] = fit(model, data)
         if words == first:
-            found[first + BY] = algorithm_2(data, SIGMA, sizes[0], [steps], seed=0)[-1]
+            found[first + PAPER_VARIANT_SUFFIX] = algorithm_2(data, SIGMA, sizes[0], [steps], seed=0)[-1]
     theirs, rows = next(iter(published.values()))[1], []
     for words, score in found.items():
-        nmi, seconds = published.get(words.removesuffix(BY), (np.nan, np.nan))
+        nmi, seconds = published.get(words.removesuffix(PAPER_VARIANT_SUFFIX), (np.nan, np.nan))
         rows.append([words, score.steps, score.nmi, nmi, score.seconds / found[first].seconds, seconds / theirs])
     measured = {}
-    for words in (first, first + BY):
+    for words in (first, first + PAPER_VARIANT_SUFFIX):
         measured[f"NMI of {words} minus that of {rival}"] = found[words].nmi - found[rival].nmi
         measured[f"time of {words} / time of {rival}"] = found[words].seconds / found[rival].seconds
         if power:
@@ -406,7 +406,7 @@ def table(
         if data.own:
             measured[f"NMI of {words} minus the published value"] = found[words].nmi - published[first][0]
             work: Callable[[], Any] = partial(_fit_some_steps, models[first], data)
-            if words == first + BY:
+            if words == first + PAPER_VARIANT_SUFFIX:
                 work = partial(algorithm_2, data, SIGMA, sizes[0], [MEMORY_STEPS], seed=0)
             measured[f"gigabytes allocated by {words}"] = _allocated(work)
     shown = grid(

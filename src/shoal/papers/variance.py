@@ -30,8 +30,13 @@ SETS = ("sift", "mnist")
 BOUNDED = "batch KM with bounds"  # not in the paper; added because the other methods use bounds here
 STEPS = 30  # of batch k-means; the paper stops it after a given time
 SEEDS = 5
-REACHED, NEAR = 1 + 1e-6, 1.01  # target losses relative to the final loss of batch k-means: equal up to rounding, and 1% above
-LONGER = 1.5  # time budget relative to batch k-means, as part of it is reserved for final labels; losses are compared at 1
+EQUAL_LOSS_RATIO, NEAR_LOSS_RATIO = (
+    1 + 1e-6,
+    1.01,
+)  # target losses relative to the final loss of batch k-means: equal up to rounding, and 1% above
+TIME_BUDGET_RATIO = (
+    1.5  # time budget relative to batch k-means, as part of it is reserved for final labels; losses are compared at 1
+)
 SIZES = (0.25, 0.5, 1.0, 2.0)  # rows per epoch, relative to all rows
 PASSES = (5.0, 10.0, 20.0)  # passes over the rows after which epoch sizes are compared
 RATES = (1.0, 5.0, 10.0, 50.0, 100.0)  # learning rates in units of K / n
@@ -148,7 +153,7 @@ def one_seed(X: Any, k: int, seed: int, time_ratio: float) -> dict[str, tuple[Tr
         most = {"max_iter": STEPS, "tol": 0.0} if method in (BATCH, BOUNDED) else {}
         trajectory = record_trajectory(model(method, k, start, seed, budget, **most), X, time_ratio=time_ratio)
         found[method] = trajectory.without_centers(), trajectory.energies(X)
-        budget = budget or LONGER * float(trajectory.seconds[-1]) + 0.05
+        budget = budget or TIME_BUDGET_RATIO * float(trajectory.seconds[-1]) + 0.05
     return found
 
 
@@ -192,7 +197,7 @@ def race(run: Run, name: str) -> Finding:
         "final loss of mini-batch KM / final loss of batch KM": ends[MINI],
         "final loss of SGD-KM / final loss of batch KM": ends[SGD],
     }
-    near = [_speed_up(runs, goal, m, NEAR) for m in (VR, VRPP)]  # as they may not reach the loss itself
+    near = [_speed_up(runs, goal, m, NEAR_LOSS_RATIO) for m in (VR, VRPP)]  # as they may not reach the loss itself
     if near[0] or near[1]:
         measured["time of VRKM / time of VRKM++ to within 1% of the final loss of batch KM"] = (
             near[1] / near[0] if near[0] else np.inf
@@ -206,7 +211,9 @@ def _in_time(found: dict[str, tuple[Trajectory, Any]], method: str) -> float:
     return float(np.interp(found[BATCH][0].seconds[-1], trajectory.seconds, losses))
 
 
-def _speed_up(runs: list[dict[str, tuple[Trajectory, Any]]], goals: list[float], method: str, far: float = REACHED) -> float:
+def _speed_up(
+    runs: list[dict[str, tuple[Trajectory, Any]]], goals: list[float], method: str, far: float = EQUAL_LOSS_RATIO
+) -> float:
     """Return the median speed-up over batch k-means to `far` times its final loss; 0 if most runs do not reach it."""
     taken, batch = (
         np.array([soonest(found[m][0].seconds, found[m][1], far * e) for found, e in zip(runs, goals, strict=True)])

@@ -172,7 +172,7 @@ class Quality(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Everything that a report shows about a fitted model and its rows."""
+    """Facts about a fitted model and its rows that a report shows."""
 
     method: str  # name of the estimator
     n: int  # number of rows

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-LIMIT = 2_000_000  # bytes per page, so that it opens quickly and can be sent by mail
+MAX_PAGE_BYTES = 2_000_000  # bytes per page, so that it opens quickly and can be sent by mail
 ROW_LIMITS = (500, 200, 100, 50, 20, 5, 0)  # table rows per page, tried in this order until the page is below the limit
 MAX_MAP_LABELS = 60  # cluster numbers on the map; more would cover the points
 MAX_TABLE_POINTS = 40  # rows of the table below a chart
@@ -80,7 +80,7 @@ def write_page(path: str | Path, render: Callable[[int], str]) -> None:
     page = b""
     for max_rows in ROW_LIMITS:
         page = render(max_rows).encode()
-        if len(page) < LIMIT:
+        if len(page) < MAX_PAGE_BYTES:
             break
     with atomic_write(Path(path)) as file:
         file.write(page)

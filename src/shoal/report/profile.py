@@ -10,7 +10,7 @@ import numpy as np
 from ..binary.codes import Codes
 from ..data.bits import unpacked
 from ..data.rows import Rows
-from ..data.source import FileSource, Source
+from ..data.source import FileSource, Source, file_column_names
 from ..data.types import Array, is_sparse
 from .cluster_statistics import ClusterStatistics, profile_columns
 from .column_moments import ColumnMoments
@@ -155,8 +155,7 @@ def row_ids(X: Any, options: Options) -> Any:
 
 def column_namer(model: Any, X: Any, options: Options, d: int) -> Callable[[int], str]:
     """Return a function that maps a column number to its name."""
-    file_names = X.feature_names if isinstance(X, FileSource) else None
-    for names in (options.columns, getattr(model, "feature_names_in_", None), file_names):
+    for names in (options.columns, getattr(model, "feature_names_in_", None), file_column_names(X)):
         if names is not None and len(names) == d:
             return lambda c: _text_at(names, c)
     shape = options.image

@@ -65,7 +65,7 @@ def short(value: float) -> str:
 
 
 def ticks(values: Sequence[float], step: float) -> list[str]:
-    """Format the tick labels of a linear axis, in a common unit and with enough digits to tell neighbours apart."""
+    """Format the tick labels of a linear axis, in a common unit and with enough digits to distinguish adjacent labels."""
     largest = max(map(abs, values))
     if not 1e-3 <= largest < 1e12:
         digits = math.floor(math.log10(largest or step)) - math.floor(math.log10(step) + 1e-9)

@@ -40,7 +40,7 @@ class NystromMap(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """What `predict` and `transform` need: rows of the fit are recognized, new rows are mapped."""
+    """Map of rows to the embedding, for `predict` and `transform`: rows of the fit are recognized, new rows are extended."""
 
     map: EmbeddingMap
     frame: Frame  # of the rows of the fit

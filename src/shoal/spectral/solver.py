@@ -24,7 +24,7 @@ MAX_CHANGE_FACTOR = 3  # change of the last step, in units of tol, above which a
 
 
 class SpectralInfo(NamedTuple):
-    """What one step has found."""
+    """Result of one step."""
 
     objective: float  # -1/2 Tr(W' L W)
     change: float  # root mean square of the sines of the angles between the subspaces before and after the step
