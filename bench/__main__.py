@@ -11,6 +11,7 @@ from . import pages
 from .bigfile import bigfile
 from .compressed import accuracy, codes_memory, compress, popcount
 from .faults import faults
+from .map import speed_map
 from .measure import Lab
 from .peaks import peaks
 from .plan import plan
@@ -29,6 +30,7 @@ _ALL = (
 DEFAULT: dict[str, Suite] = {suite.__name__: suite for suite in _ALL}
 SUITES: dict[str, Suite] = {
     **DEFAULT,
+    "map": speed_map,
     "algorithms": algorithms,
     "many_rows": many_rows,
     "nmi": nmi,

@@ -20,9 +20,13 @@ import numpy as np
 from scipy import sparse
 
 from .adapters import ADAPTERS, SEEDERS, labeller, restart
+from .ladders import CONTENDERS
+from .machine import bandwidth, sgemm
 from .problems import dense
 
 WARM_ROWS, WARM_PAIRS, WARM_STEPS = 2000, 1_200_000, 30  # fewest rows and row-centroid pairs, and iterations, of a warm-up
+WARM_RUNG_STEPS = 8  # iterations of the warm-up of a ladder
+MAX_SHORT_SECONDS, MAX_SHORT_RUNS = 0.3, 3  # seconds of all runs up to which, and how often, a short fit is repeated
 
 
 def _load(path: str) -> Any:
@@ -71,6 +75,44 @@ def fit(task: dict[str, Any]) -> dict[str, Any]:
         centers.append(found.centers)
     np.save(task["out"], np.stack(centers))
     return {"runs": runs}
+
+
+class Held:
+    """Rows of the last problem, and the contenders that were warmed up on it."""
+
+    def __init__(self) -> None:
+        self.path, self.X, self.warm = "", None, set[str]()
+
+    def rows(self, path: str) -> Any:
+        if path != self.path:
+            self.path, self.X, self.warm = path, None, set()  # frees the old rows first
+            self.X = _load(path)
+        return self.X
+
+
+HELD = Held()
+
+
+def rung(task: dict[str, Any]) -> dict[str, Any]:
+    """Run one fit of a ladder, short ones several times, and write its centroids to a file; seconds are the shortest."""
+    name, k = task["contender"], task["k"]
+    contender, X = CONTENDERS[name], HELD.rows(task["rows"])
+    start = np.load(task["start"]) if task.get("start") else None
+    limit = {"limit": task["limit"]} if task.get("limit") else {}
+    if name not in HELD.warm and task["warm"]:
+        contender.fit(X[: max(WARM_ROWS, 2 * k, WARM_PAIRS // k)], k, 0, min(task["steps"], WARM_RUNG_STEPS), start)
+        HELD.warm.add(name)
+    walls: list[float] = []
+    while not walls or (len(walls) < MAX_SHORT_RUNS and sum(walls) < MAX_SHORT_SECONDS):
+        found, times = _timed(lambda: contender.fit(X, k, task["seed"], task["steps"], start, **limit))
+        walls.append(times["wall"])
+    np.save(task["out"], found.centers)
+    return {"wall": min(walls), "n_iter": int(found.n_iter), "finished": found.finished, "curve": found.curve}
+
+
+def machine(task: dict[str, Any]) -> dict[str, Any]:
+    """Measure the matrix products and the memory bandwidth of this machine."""
+    return {"sgemm": sgemm(task.get("size", 2048)), "bandwidth": bandwidth(task.get("megabytes", 512))}
 
 
 def seed(task: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +170,7 @@ def status(process: int | str) -> dict[str, int]:
         return {key: int(value.split()[0]) * 1024 for key, value in pairs}
 
 
-TASKS = {task.__name__: task for task in (fit, seed, predict, labels, restarts, memory)}
+TASKS = {task.__name__: task for task in (fit, rung, machine, seed, predict, labels, restarts, memory)}
 
 
 def main() -> None:

@@ -35,9 +35,12 @@ SAMPLE_SECONDS = 0.005
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of child processes: the same module path and number of threads for every library."""
+    """Return the environment of child processes: the same module path and number of threads for every library.
+
+    Idle OpenMP threads sleep, so that they take no time from the next library.
+    """
     paths = os.pathsep.join(path for path in sys.path if path)
-    return {**os.environ, "PYTHONPATH": paths, **dict.fromkeys(THREADS, str(cpu_count()))}
+    return {**os.environ, "PYTHONPATH": paths, "OMP_WAIT_POLICY": "passive", **dict.fromkeys(THREADS, str(cpu_count()))}
 
 
 def busy(seconds: float = 0.1) -> float:
@@ -62,12 +65,13 @@ def energy(X: Any, C: Array) -> float:
     """
     C = np.asarray(C, np.float64)
     half = (C * C).sum(axis=1) / 2
-    if hasattr(X, "indptr"):
-        rows = X.astype(np.float64)
-        return float((rows.data**2).sum() + 2 * (half - rows @ C.T).min(axis=1).sum())
     total = 0.0
-    step = max(1, (1 << 23) // max(X.shape[1], len(C)))
+    step = max(1, (1 << 23) // (len(C) if hasattr(X, "indptr") else max(X.shape[1], len(C))))
     for a in range(0, X.shape[0], step):
+        if hasattr(X, "indptr"):
+            rows = X[a : a + step].astype(np.float64)
+            total += float((rows.data**2).sum() + 2 * (half - rows @ C.T).min(axis=1).sum())
+            continue
         block = dense(X[a : a + step]).astype(np.float64)
         nearest = (half - block @ C.T).argmin(axis=1)
         total += float(((block - C[nearest]) ** 2).sum())
@@ -149,9 +153,14 @@ class Lab:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.dismiss()
+        self.scratch.cleanup()
+
+    def dismiss(self) -> None:
+        """End the processes that were kept for further tasks."""
         for worker in self.workers.values():
             worker.close()
-        self.scratch.cleanup()
+        self.workers.clear()
 
     def say(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -177,6 +186,19 @@ class Lab:
         for name in absent:
             self.leave_out(f"{name}: {ADAPTERS[name].package} is not installed")
         return [name for name in libraries if name not in absent]
+
+    def ask_again(self, package: str, task: dict[str, Any]) -> Answer:
+        """Run a task in the process of the package, which stays for further tasks. Errors are for the caller to report."""
+        if not self.quick:
+            time.sleep(0.05)  # until the BLAS threads of this process stop spinning
+            self.others.append(busy(0.05))
+        worker = self.workers.get(package)
+        if worker is None:
+            worker = self.workers[package] = Worker()
+        answer = worker.ask(task)
+        if worker.process.poll() is not None:
+            self.workers.pop(package).close()
+        return answer
 
     def ask(self, task: dict[str, Any], watch: bool = False) -> Answer:
         """Run a task in its own process. A quick run, whose times do not count, reuses one process per package."""

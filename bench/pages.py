@@ -1,4 +1,4 @@
-"""Generate the tables of docs/scale.md and docs/papers.md from the tracked results (`python -m bench page`)."""
+"""Generate the tables of docs/scale.md, docs/speed.md and docs/papers.md from the tracked results (`python -m bench page`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 import re
 from pathlib import Path
 
-from .results import FOLDER, by_problem, escaped, made_text, tables
+from . import map_page
+from .results import FOLDER, by_problem, escaped, made_text, read, tables
 
 PAGES = Path(__file__).parents[1] / "docs"
 PLACE = re.compile(r"(<!-- (bench|claims) (\w+)(?:: (.+?))? -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -23,8 +24,10 @@ def filled(text: str, folder: Path = FOLDER) -> str:
     return PLACE.sub(table, text)
 
 
-def _results(folder: Path, suite: str, problems: str) -> str:
+def _results(folder: Path, suite: str, problems: str | None) -> str:
     stored = by_problem(folder / f"{suite}.json")
+    if problems is None:  # the page of a whole suite; so far only that of `map`
+        return map_page.page([*stored.values()]) if stored else ""
     entries = [stored[name] for name in problems.split("; ") if name in stored]
     return "\n\n".join([*tables(entries), made_text(entries, versions=False)]) if entries else ""
 
@@ -46,5 +49,6 @@ def _claims(folder: Path, paper: str) -> str:
 
 
 def write() -> None:
+    map_page.write_picture(FOLDER, read)
     for page in PAGES.glob("*.md"):
         page.write_text(filled(page.read_text()))

@@ -120,6 +120,32 @@ def franti(name: str) -> tuple[Array, int]:
     return parts["X"].astype(np.float64), len(parts["centroids"])
 
 
+def gloss() -> Array:
+    return np.ascontiguousarray(
+        np.load(path_of("gloss_embeddings", "sentence embeddings of WordNet's glosses: X"))["X"], np.float32
+    )
+
+
+def noise(d: int, n: int = 100_000) -> Array:
+    """Return uniform noise, in which no algorithm can save much."""
+    return np.random.default_rng(d).random((n, d), dtype=np.float32)
+
+
+def power_law(n: int = 100_000, d: int = 100, m: int = 500) -> Array:
+    """Return Gaussian clusters of equal variance in all directions, the size of the j-th proportional to 1 / j."""
+    rng = np.random.default_rng(0)
+    sizes = 1 / np.arange(1, m + 1)
+    y = rng.choice(m, n, p=sizes / sizes.sum())
+    return rng.standard_normal((n, d), dtype=np.float32) + rng.standard_normal((m, d), dtype=np.float32)[y]
+
+
+def duplicates(n: int = 100_000, d: int = 32, m: int = 8000) -> Array:
+    """Return rows most of which occur many times: about 8000 are distinct, some of which occur hundreds of times."""
+    rng = np.random.default_rng(0)
+    often = 1 / np.arange(100, 100 + m)
+    return blobs(m, d, 50)[rng.choice(m, n, p=often / often.sum())]
+
+
 def _blobs_problem(name: str, n: int, d: int, k: int, steps: tuple[int, int] = (1, 6)) -> Problem:
     return Problem(name, k, lambda: blobs(n, d, k), steps)
 
@@ -192,3 +218,34 @@ ALGORITHMS = [
     Problem("20newsgroups-k10", 10, newsgroups),
     Problem("20newsgroups-k100", 100, newsgroups),
 ]
+
+MAP_CLUSTERS = (10, 50, 200, 1000)
+MAP_MIN_ROWS, MAP_MAX_ROWS = 20_000, 100_000  # rows that are kept of larger sets
+MAP_MAX_PRODUCTS = 2e9  # multiplications of a plain step, rows * columns * clusters, above which rows are drawn
+MAP_MAX_CENTER_ENTRIES = 2e7  # columns * clusters of sparse rows, whose centroids are dense
+MAP_ROWS_PER_CLUSTER = 20  # below which there is no problem for this number of clusters
+
+MAP: dict[str, Callable[[], Any]] = {
+    "mnist": mnist,
+    "covtype": covtype,
+    "sift": sift,
+    "gloss": gloss,
+    "20newsgroups": newsgroups,
+    "wordnet": wordnet,
+    **{name: partial(_plain, name) for name in ("letter", "pendigits", "shuttle", "usps")},
+    **{name: lambda name=name: franti(name)[0].astype(np.float32) for name in ("birch1", "a3")},  # type: ignore[misc]
+    **{f"noise{d}": partial(noise, d) for d in (2, 16, 64, 256)},
+    "power-law": power_law,
+    "duplicates": duplicates,
+}
+MAP_TINY: dict[str, Callable[[], Any]] = {"tiny": lambda: blobs(4000, 64, 20), "tiny-sparse": lambda: sparse_rows(3000, 400, 8)}
+
+
+def map_rows(X: Any, k: int) -> Any:
+    """Return rows for k clusters: all, or as many random ones as a plain step can assign in a fraction of a second."""
+    n, d = X.shape
+    columns = X.nnz / n if sparse.issparse(X) else d
+    most = min(MAP_MAX_ROWS, max(MAP_MIN_ROWS, MAP_ROWS_PER_CLUSTER * k, int(MAP_MAX_PRODUCTS / (columns * k))))
+    if n <= most:
+        return X
+    return X[np.sort(np.random.default_rng(0).choice(n, most, replace=False))]

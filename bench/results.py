@@ -123,7 +123,7 @@ def _figure_text(figure: Entry) -> str:
     return f"{text} (limit {limit})" if figure["value"] <= limit else f"{text} (over the limit of {limit})"
 
 
-def _table(columns: list[str], rows: Iterable[list[str]]) -> str:
+def as_table(columns: list[str], rows: Iterable[list[str]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(map(escaped, line)) + " |" for line in lines)
 
@@ -138,14 +138,14 @@ def tables(entries: list[Entry]) -> list[str]:
     few = len(entries) == 1
     figures = [[e["problem"], f["what"], _figure_text(f)][few:] for e in entries for f in e["figures"]]
     if figures:
-        parts.append(_table(["problem", "figure", "value"][few:], figures))
+        parts.append(as_table(["problem", "figure", "value"][few:], figures))
     kinds: dict[str, list[Entry]] = {}  # rows by the name of their first column
     for entry in entries:
         for row in entry["rows"]:
             kinds.setdefault(next(iter(row)), []).append({"problem": entry["problem"], **row})
     for rows in kinds.values():
         columns = [key for key in dict.fromkeys(key for row in rows for key in row) if key != "repeats"][few:]
-        parts.append(_table(columns, ([_cell(key, row.get(key)) for key in columns] for row in rows)))
+        parts.append(as_table(columns, ([_cell(key, row.get(key)) for key in columns] for row in rows)))
     return parts
 
 

@@ -125,11 +125,22 @@ class Contest:
 
 
 def lloyd(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """One plain Lloyd iteration."""
+    """One plain Lloyd iteration, and its share of the matrix products and the memory bandwidth of this machine."""
+    measure = (
+        f"{DIFFERENCE} 'of sgemm' and 'of bandwidth': 2nkd operations and one pass over the rows, at the speed of the machine."
+    )
     for problem, X in chosen(lab, problems.LLOYD, only, [problems.TINY]):
         contest = Contest(lab, problem, X, ["shoal-lloyd", *EXACT_PEERS])
         contest.run(problem.steps)
-        yield entry_of(lab, problem.name, DIFFERENCE, contest.rows(), contest.against(EXACT_PEERS))
+        rows, figures = contest.rows(), contest.against(EXACT_PEERS)
+        limits = lab.ask({"do": "machine", "library": "shoal-lloyd", **({"size": 256, "megabytes": 8} if lab.quick else {})})
+        if "error" not in limits:
+            for row in rows:
+                row["of sgemm"] = 2e-9 * X.size * problem.k / row["seconds"] / limits["sgemm"]
+                row["of bandwidth"] = 1e-9 * X.nbytes / row["seconds"] / limits["bandwidth"]
+            figures.append({"what": "sgemm of this machine, GFLOP/s", "value": limits["sgemm"]})
+            figures.append({"what": "memory bandwidth of this machine, GB/s", "value": limits["bandwidth"]})
+        yield entry_of(lab, problem.name, measure, rows, figures)
 
 
 def ten(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
-from shoal import KMeans, metrics
+from shoal import KMeans, metrics, open_rows
 from tests import naive
 from tests.strategies import first_rows
 
@@ -393,3 +393,16 @@ def test_integers_too_large_for_float64():
     }.items():
         with pytest.raises(ValueError, match=f"{what} must .*: int too large"):
             call()
+
+
+def test_wide_sparse_init_is_refused_before_it_becomes_dense(tmp_path):
+    (tmp_path / "start.svm").write_text("0 1:1 100000000:2\n" * 3)
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    for init in (sparse.csr_array((3, 10**8)), open_rows(tmp_path / "start.svm")):
+        tracemalloc.start()
+        try:
+            with pytest.raises(ValueError, match="100000000"):
+                KMeans(3, init=init).fit(X)
+            assert tracemalloc.get_traced_memory()[1] < 1e8
+        finally:
+            tracemalloc.stop()

@@ -485,6 +485,48 @@ class TestLabelsArePredictions:
         np.testing.assert_array_equal(model.predict(problem.X), model.labels_)
 
 
+class TestTinyRows:
+    """Rows whose squares underflow in float32, because one outlier is far larger than all others."""
+
+    CENTERS = np.r_[7:24]  # the outlier and rows
+
+    @staticmethod
+    def rows(d, outlier):
+        rows = (6 * np.random.default_rng(d).normal(size=(300, d))).astype(np.float32)
+        if outlier is None:  # so that the frame is not scaled
+            rows *= np.float32(1e-22)
+            rows[7] = 1
+        else:
+            rows[7] *= np.float32(outlier)
+        return rows
+
+    @staticmethod
+    def assert_nearest(rows, centers, labels):
+        distances = ((rows[:, None].astype(np.longdouble) - centers.astype(np.longdouble)) ** 2).sum(axis=2)
+        np.testing.assert_array_equal(labels, distances.argmin(axis=1))
+
+    @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+    @pytest.mark.parametrize("outlier", [1e21, 1e24, None])
+    @pytest.mark.parametrize("d", [1, 3, 40])
+    def test_labels(self, d, outlier, layout):
+        rows = self.rows(d, outlier)
+        options = {"init": rows[self.CENTERS], "n_init": 1, "max_iter": 2, "random_state": 0}
+        models = [cls(17, **options) for cls in (OnlineKMeans, MiniBatchKMeans, NestedKMeans)]
+        algorithms = [name for name in ALGORITHMS if name != "projected" or layout is np.asarray]
+        for model in [*models, *(KMeans(17, algorithm=name, **options) for name in algorithms)]:
+            model.fit(layout(rows))
+            self.assert_nearest(rows, model.cluster_centers_, model.labels_)
+            np.testing.assert_array_equal(model.predict(rows), model.labels_)
+            np.testing.assert_array_equal(model.predict(sparse.csr_array(rows)), model.labels_)
+
+    @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+    def test_new_rows(self, layout):
+        rows = self.rows(3, None)
+        model = KMeans(17, init=rows[self.CENTERS], n_init=1, max_iter=1).fit(layout(rows))
+        new = (rows * np.float32(1.25))[8:]
+        self.assert_nearest(new, model.cluster_centers_, model.predict(layout(new)))
+
+
 class TestDegenerate:
     def assert_valid(self, model, rows, weights=None):
         assert np.isfinite(model.cluster_centers_).all()

@@ -208,6 +208,8 @@ def test_predict_standardized(capsys, rows):
         (errors.USAGE, "--set", ["--set", 'tol={"a": 1}']),
         (errors.USAGE, "--threads", ["--threads", "1000000000"]),
         (errors.USAGE, "--columns", ["--columns", "0:2000000000"]),
+        (errors.USAGE, "'2:1' contains no column", ["--columns", "0,2:1"]),
+        (errors.USAGE, "'1:1' contains no column", ["--columns", "0,1:1"]),
         (errors.USAGE, "--metric", ["--metric", "cosine", "--method", "mixture"]),
         (errors.USAGE, "--init", ["--init", "nowhere"]),
         (errors.USAGE, "--image", ["--image", "2by2"]),
@@ -353,6 +355,41 @@ def test_locked_folder(capsys, tmp_path):
     (tmp_path / "out").mkdir()
     with lock_folder(tmp_path / "out"):
         assert "another process" in refused(capsys, errors.USAGE, *FIT, "-o", "out")
+
+
+def test_a_lock_taken_while_the_folder_is_removed(monkeypatch, tmp_path):
+    """The original error is raised if another process creates the lock file between the removal of file and folder."""
+    from shoal.cli.folder import LOCK, lock_folder
+
+    unlink = Path.unlink
+
+    def unlink_and_create(path, *args, **options):
+        unlink(path, *args, **options)
+        path.touch()
+
+    monkeypatch.setattr(Path, "unlink", unlink_and_create)
+    with pytest.raises(ZeroDivisionError), lock_folder(tmp_path / "out"):
+        _ = 1 / 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [LOCK]
+
+
+def test_a_lock_file_removed_before_it_is_locked(monkeypatch, tmp_path):
+    """A lock on a file that is no longer in the folder does not exclude other processes."""
+    import fcntl
+
+    import click
+
+    from shoal.cli.folder import LOCK, lock_folder
+
+    flock = fcntl.flock
+
+    def remove_and_lock(fd, how):
+        (tmp_path / "out" / LOCK).unlink()
+        flock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", remove_and_lock)
+    with pytest.raises(click.UsageError, match="another process"), lock_folder(tmp_path / "out"):
+        pass
 
 
 def test_signal_handlers_are_restored():
@@ -513,6 +550,20 @@ def test_init_columns_are_matched_by_name(capsys, rows, kind):
     energies = [result(capsys, *fit, starts[name], "-o", f"{name}-out")["energy"] for name in ("same", "start")]
     assert energies[0] == energies[1]
     assert "a, b, c, e" in refused(capsys, errors.BAD_DATA, *fit, starts["other"], "-o", "out")
+
+
+@pytest.mark.parametrize("command", [("fit", "-o", "out"), ("sweep",), ("compare", "--methods", "lloyd")])
+def test_wide_sparse_init_is_refused_before_it_becomes_dense(capsys, command):
+    import tracemalloc
+
+    Path("start.svm").write_text("0 1:1 100000000:2\n" * 3)
+    tracemalloc.start()
+    try:
+        error = refused(capsys, errors.BAD_DATA, command[0], "rows.npy", "-k", 3, "-q", *command[1:], "--init", "start.svm")
+        assert tracemalloc.get_traced_memory()[1] < 1e8
+    finally:
+        tracemalloc.stop()
+    assert "3 centroids of 100,000,000 columns" in error
 
 
 def test_predict_columns_are_matched_by_name(capsys, rows):

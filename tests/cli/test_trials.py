@@ -1,6 +1,7 @@
 """Tests of `shoal compare`, `sweep` and `export`."""
 
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,13 +9,15 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.cli import errors, plan, trials
+from shoal.cli import errors, estimators, plan, trials
 from shoal.cli.progress import ProgressReporter
 from shoal.cli.settings import FitSettings
-from shoal.cli.sweep import CountRange, CountRangeType, _sample_errors, _sample_size
+from shoal.cli.sweep import CountRange, CountRangeType, _sample_errors, _sample_size, _silhouette_rows
 from shoal.data.sizes import parse_size
 from shoal.data.sources import find_source
+from shoal.execution import memory
 from shoal.execution.memory_limit import MEMORY_LIMIT
+from shoal.kmeans.init import REFINING_INITIALIZERS
 from tests.cli.invoke import refused, result, run
 
 
@@ -147,11 +150,21 @@ def test_trials_respect_memory_limit(capsys, monkeypatch, command):
 
     monkeypatch.setattr(trials, "make_estimator", watched)
     monkeypatch.setattr(ProgressReporter, "on_step", lambda *_: limits.append(MEMORY_LIMIT.get()))
-    printed = result(capsys, *command, "rows.npy", "-q", "--threads", 4, "--memory", "335MB")
+    printed = result(capsys, *command, "rows.npy", "-q", "--threads", 4, "--memory", "365MB")
     assert len(printed.get("methods", printed.get("points"))) == 2
-    assert set(limits) == {335e6}
+    assert set(limits) == {365e6}
     assert set(threads) == {2}
     assert MEMORY_LIMIT.get() is None
+
+
+def test_sweep_plans_the_fits_of_its_sample(capsys):
+    """Under the recommended limit, a fit of the sample, whose rows are in memory, is within the limit, too."""
+    np.save("many.npy", np.ones((40_000, 32), np.float32))
+    message = refused(capsys, errors.NO_ROOM, "sweep", "many.npy", "-k", "5000,6000", "-q", "--memory", "1MB")
+    limit = parse_size(re.search(r"allow ([0-9.]+ .B)", message)[1])
+    count = _sample_size(shoal.open_rows("many.npy"), CountRange([5000, 6000]), FitSettings(memory=limit, threads=1))
+    sample = find_source(np.ones((min(count, 40_000), 32), np.float32))
+    assert sum(memory.plan(shoal.KMeans(6000), sample, 1).values()) <= limit
 
 
 def test_sweep_sample_respects_memory_limit(rows):
@@ -246,8 +259,73 @@ def test_export_faiss_search_returns_labels(capsys, rows, metric):
     np.testing.assert_array_equal(found[:, 0], np.load("out/labels.npy"))
 
 
+@pytest.mark.parametrize(
+    ("centers", "message"),
+    [
+        (np.array([[1e9, 1], [1e9 + 0.25, 1], [1e9 + 9, 1]]), "moves centroid"),
+        (np.array([[1.0, 1], [1 + 2.0**-40, 1]]), "moves centroid 1"),
+        (np.array([[1e300, 1], [0, 1]]), "overflows"),
+        (np.array([[1e30, 1], [0, 1]], np.float32), "overflows"),
+        (np.array([[1e-30, 0], [0, 1e-30]]), "underflows"),
+        (np.array([[1e-310, 0], [0, 1e-310]]), "moves centroid"),
+        (np.array([[1e10, 0], [0, 1], [0, 2], [0, 2]]), None),
+        (np.array([[1e9, 1], [1e9 + 640, 1]]), None),
+        (np.array([[0.1, 1e-30]]), None),
+    ],
+)
+def test_export_faiss_refuses_centroids_that_float32_does_not_hold(capsys, centers, message):
+    pytest.importorskip("faiss")
+    model = shoal.KMeans(len(centers), init=centers, max_iter=1)
+    with warnings.catch_warnings(action="ignore"):
+        shoal.save(model.fit(centers), "model.npz")
+    if message is None:
+        result(capsys, "export", "model.npz", "--to", "faiss")
+    else:
+        assert message in refused(capsys, errors.USAGE, "export", "model.npz", "--to", "faiss")
+        assert not Path("model.faiss").exists()
+
+
 def test_sweep_refuses_ranges_that_would_fill_memory(capsys):
     assert "larger step" in refused(capsys, errors.USAGE, "sweep", "rows.npy", "-k", "1:999999999:1")
+
+
+def test_a_time_limit_includes_initial_centroids(capsys, monkeypatch):
+    """Each stage of `compare` and `sweep` gets a part of the limit, and the silhouette fewer rows."""
+    seen, scored, plain = [], [], estimators.make_estimator
+
+    def record(settings, *args, **parameters):
+        seen.append((settings.clusters, settings.method, settings.time))
+        return plain(settings, *args, **parameters)
+
+    def silhouette(X, *args, **options):
+        scored.append(len(X))
+        return 0.0
+
+    np.save("rows.npy", np.random.default_rng(0).normal(size=(3000, 200)).astype(np.float32))
+    limit = ("-q", "--time", "3s")
+    for module in (estimators, trials):
+        monkeypatch.setattr(module, "make_estimator", record)
+    monkeypatch.setattr(shoal.metrics, "simplified_silhouette", silhouette)
+    result(capsys, "sweep", "rows.npy", "-k", "40,50", "--method", "minibatch", "-q")
+    result(capsys, "sweep", "rows.npy", "-k", "40,50", "--method", "minibatch", *limit)
+    times = [(k, seconds) for k, method, seconds in seen if seconds is not None]
+    assert [k for k, _ in times] == [40, 40, 50, 50, 50]
+    assert [times[i][1] for i in (0, 2, 3)] == [1.5, 0.75, 0.75]
+    assert all(0.75 <= times[i][1] < 3 for i in (1, 4))
+    assert scored[:2] == [3000, 3000]
+    assert min(scored[2:]) >= 1000
+    assert _silhouette_rows(np.zeros((50_000, 2)), 100_000, 2.0).shape == (2500, 2)
+
+    methods, remaining = REFINING_INITIALIZERS.methods, []
+
+    def first_rows(rows, k, rng, deadline):
+        remaining.append(deadline.remaining())
+        return rows.take(np.arange(k))
+
+    monkeypatch.setitem(methods, "k-means++", first_rows)
+    result(capsys, "compare", "rows.npy", "-k", 4, "--methods", "lloyd", "-q")
+    result(capsys, "compare", "rows.npy", "-k", 4, "--methods", "lloyd", *limit)
+    assert [seconds for seconds in remaining if seconds != np.inf] == [pytest.approx(2.5, abs=0.5)]
 
 
 def test_sweep_computes_distances_in_small_blocks():

@@ -36,7 +36,7 @@ def compare(
 ) -> None:
     """Compare the energy and time of several methods on the same rows, from the same initial centroids.
 
-    A time limit (--time) applies to each method separately.
+    A time limit (--time) applies to the initial centroids and then to each method separately.
 
     Example: shoal compare rows.npy -k 100 --methods exact,minibatch -o compare.html
     """
@@ -44,7 +44,7 @@ def compare(
     from .data import open_data
     from .estimators import compile_kernels
     from .output import check_output_file, echo_stdout, reporting_write_errors, show, show_table
-    from .plan import check_clusters, limit_threads_of_all, memory_limit
+    from .plan import PROGRAM_BYTES_OF_SEVERAL_FITS, check_clusters, limit_threads_of_all, memory_limit
     from .progress import progress_reporter
     from .trials import initial_centers, report_origin, standardize_rows, timed_fit
 
@@ -56,14 +56,18 @@ def compare(
     with progress_reporter(progress, quiet) as reporter, memory_limit(settings):
         rows = open_data(data, settings)
         check_clusters(clusters, rows.shape[0])
-        fits = limit_threads_of_all(rows, [replace(settings, method=name) for name in names])
+        label_bytes = 4.0 * rows.shape[0] * (len(names) - 1)  # of the models before
+        extra = PROGRAM_BYTES_OF_SEVERAL_FITS + label_bytes
+        fits = limit_threads_of_all(rows, [replace(settings, method=name) for name in names], extra)
         rows = standardize_rows(rows, data, settings)
+        reporter.status("compiling, or loading compiled code")
+        for fit in fits:
+            compile_kernels(rows, fit)
         reporter.status("initializing the centroids")
         centers = initial_centers(rows, min(fits, key=lambda fit: fit.threads or math.inf))
         runs = []
         for fit in fits:
             reporter.status(f"fitting {fit.method}")
-            compile_kernels(rows, fit)
             runs.append((fit.method, *timed_fit(rows, centers, fit, reporter)))
         if path is not None:
             from ..report import Curve, Trial, write_compare

@@ -21,7 +21,9 @@ MAX_WARM_UP_ROWS = 1000  # enough to compile every kernel; more would only take 
 MAX_WARM_UP_VALUES = 1 << 20  # limits the rows for wide data (8 MB of float64)
 
 
-def make_estimator(settings: FitSettings, feature_names: Sequence[str] | None = None, **parameters: Any) -> Any:
+def make_estimator(
+    settings: FitSettings, feature_names: Sequence[str] | None = None, n_features: int | None = None, **parameters: Any
+) -> Any:
     """Return an unfitted estimator for the settings.
 
     Parameters
@@ -30,6 +32,9 @@ def make_estimator(settings: FitSettings, feature_names: Sequence[str] | None = 
         Settings of the fit.
     feature_names : sequence of str, optional
         Column names of the rows. Centroids read from a file are put into this order.
+    n_features : int, optional
+        Number of columns of the rows. Without it, the estimator cannot be fitted if centroids are in a file: they are not
+        read.
     **parameters
         Further estimator parameters, which take precedence over the settings. A callback should be a function, not a
         bound method: `clone` would copy the object that the method belongs to.
@@ -45,7 +50,7 @@ def make_estimator(settings: FitSettings, feature_names: Sequence[str] | None = 
     cls = getattr(shoal, spec.estimator)
     accepted = inspect.signature(cls).parameters
     values = {
-        "init": resolve_init(settings, feature_names),
+        "init": resolve_init(settings, feature_names, n_features),
         "metric": None if settings.metric == "euclidean" else settings.metric,
         "time_budget": settings.time,
         "n_threads": settings.threads,
@@ -113,8 +118,11 @@ def _synthetic_rows(rows: Any) -> Any:
     return sparse.csr_array((values, columns, np.arange(n + 1) * n_stored), shape=(n, d))
 
 
-def resolve_init(settings: FitSettings, feature_names: Sequence[str] | None) -> Any:
-    """Return the name of an initialization, or the centroids stored in the file that `--init` names."""
+def resolve_init(settings: FitSettings, feature_names: Sequence[str] | None, n_features: int | None) -> Any:
+    """Return the name of an initialization, or the centroids stored in the file that `--init` names.
+
+    Without the number of columns of the rows, centroids in a data file are not read, but their number is checked.
+    """
     init = settings.init
     if init is None or init in INITIALIZATIONS:
         return init
@@ -132,8 +140,16 @@ def resolve_init(settings: FitSettings, feature_names: Sequence[str] | None) -> 
 
     if not is_model(init):
         rows = open_data(init, RowSettings())
+        k, d = rows.shape
+        if k != settings.clusters or n_features not in (None, d):  # before sparse rows become dense
+            columns = "" if n_features is None else f" of {n_features:,} columns"
+            raise InvalidDataError(
+                f"{init}: holds {k:,} centroids of {d:,} columns, expected {settings.clusters:,}{columns}: use a file with "
+                "one row for each cluster and the columns of the data."
+            )
         with reporting_open_errors(init):
-            return _reorder_columns(init, np.asarray(rows), rows.feature_names, feature_names)
+            centers = rows if n_features is None else np.asarray(rows)
+            return _reorder_columns(init, centers, rows.feature_names, feature_names)
     with reporting_open_errors(init):
         model = shoal.load(init)
     if not hasattr(model, "cluster_centers_"):

@@ -10,6 +10,10 @@ import click
 
 from .options import DATA, debug_option, force_option, json_option
 
+MAX_FAISS_EXPONENT = 60  # centroids below 2^60: their squared distances in a few thousand columns fit into float32
+MIN_FAISS_DISTANCE = 2.0**-60  # of two centroids, so that squares of smaller distances to rows do not underflow either
+MAX_FAISS_MOVEMENT = 1e-3  # of a centroid by rounding to float32, as a share of the distance to the nearest other centroid
+
 
 @click.command(short_help="Export centroids as a faiss index, safetensors or csv.")
 @click.argument("model", type=DATA)
@@ -83,6 +87,41 @@ def _safetensors(path: Path, model: Any) -> None:
             file.write(np.ascontiguousarray(array).tobytes())
 
 
+def _check_single_precision(centers: Any, single: Any) -> None:
+    """Raise a usage error if an index of float32 centroids would find other nearest centroids than the model."""
+    import numpy as np
+
+    from ..data.blocks import DenseBlock, nearest_others
+
+    remedy = "export safetensors or csv, or fit on rows that are centered and scaled"
+    exponent = int(np.frexp(np.abs(centers).max())[1])
+    if exponent > MAX_FAISS_EXPONENT:
+        raise click.UsageError(
+            f"A faiss index squares centroids in float32, which overflows for values of 2^{exponent - 1} and more: {remedy}."
+        )
+    scaled = np.ldexp(centers, -exponent)
+    distinct, position = np.unique(scaled, axis=0, return_inverse=True)
+    if len(distinct) < 2:
+        return
+    distinct -= distinct.mean(axis=0)
+    block, every = DenseBlock(distinct), np.arange(len(distinct))
+    prepared = block.prepare(distinct)
+    squares = block.pair_distances(every, nearest_others(block, every, prepared), prepared)
+    distances = np.sqrt(squares)[position.ravel()]
+    moved = np.linalg.norm(np.ldexp(single.astype(np.float64), -exponent) - scaled, axis=1)
+    if (moved > MAX_FAISS_MOVEMENT * distances).any():
+        worst = int((moved - MAX_FAISS_MOVEMENT * distances).argmax())
+        raise click.UsageError(
+            f"A faiss index holds float32, which moves centroid {worst} by more than {MAX_FAISS_MOVEMENT} of its distance to "
+            f"the nearest other one: {remedy}."
+        )
+    if np.ldexp(distances.min(), exponent) < MIN_FAISS_DISTANCE:
+        raise click.UsageError(
+            f"A faiss index squares distances in float32, which underflows for centroid {int(distances.argmin())} and the "
+            f"nearest other one: {remedy}."
+        )
+
+
 def _faiss(path: Path, model: Any) -> None:
     """Write a flat index. The nearest neighbor of a row is its label."""
     import numpy as np
@@ -97,7 +136,9 @@ def _faiss(path: Path, model: Any) -> None:
         raise click.UsageError(
             "A faiss index does not support standardized columns or binary codes: export safetensors or csv."
         )
-    C = np.ascontiguousarray(model.cluster_centers_, np.float32)
+    with np.errstate(over="ignore", under="ignore"):
+        C = np.ascontiguousarray(model.cluster_centers_, np.float32)
+    _check_single_precision(np.asarray(model.cluster_centers_, np.float64), C)
     index = faiss.IndexFlatIP(C.shape[1]) if model.metric == "cosine" else faiss.IndexFlatL2(C.shape[1])
     index.add(C)
     with open_atomic(path) as file:

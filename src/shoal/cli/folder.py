@@ -83,6 +83,14 @@ def publish(stage: Path, folder: Path, name: str) -> None:
         os.replace(stage / name, folder / name)
 
 
+def _is_file_of(fd: int, path: Path) -> bool:
+    """Return whether the path still leads to the open file."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
     """Create the folder and lock it. The system releases the lock when the process ends, for any reason.
@@ -98,21 +106,23 @@ def lock_folder(folder: Path) -> Iterator[None]:
         yield
         return
     check_regular_files(folder)
+    in_use = f"{folder}: another process is using this folder: wait for it, or name another folder."
     with reporting_write_errors(folder):
         fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise click.UsageError(
-                f"{folder}: another process is using this folder: wait for it, or name another folder."
-            ) from error
+            raise click.UsageError(in_use) from error
+        if not _is_file_of(fd, folder / LOCK):  # another process has removed the file since it was opened
+            raise click.UsageError(in_use)
         try:
             yield
         except Exception:
             if is_new and os.listdir(folder) == [LOCK]:
                 (folder / LOCK).unlink()
-                folder.rmdir()
+                with contextlib.suppress(OSError):  # another process may have started to use the folder
+                    folder.rmdir()
             raise
     finally:
         os.close(fd)

@@ -89,6 +89,8 @@ class ColumnList(click.ParamType):  # type: ignore[type-arg]
             span = re.fullmatch(r"([0-9]{1,18}):([0-9]{1,18})", item)
             if span and int(span[2]) - int(span[1]) > MAX_COLUMNS:
                 self.fail(f"{item!r} has more than {MAX_COLUMNS:,} columns: omit the option to use all.", param, ctx)
+            if span and int(span[2]) <= int(span[1]):
+                self.fail(f"{item!r} contains no column: the end of a range is not included, use for example 2:5.", param, ctx)
             columns += range(int(span[1]), int(span[2])) if span else [item]
         if not columns:
             self.fail(f"{value!r} contains no column: give comma-separated names or numbers.", param, ctx)

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,9 +17,14 @@ from .estimators import make_estimator
 from .methods import INITIALIZATIONS, REGISTRY
 from .settings import FitSettings
 
+if TYPE_CHECKING:
+    from ..execution.memory import Workload
+
 MAX_TRIAL_ROWS = 20_000  # enough for a stable timing of one step
 MAX_TRIAL_BYTES = 1 << 27  # for the centroids of a trial, and for its rows: a file may have any number of columns
 FLOAT64_BYTES = 8
+# Kernels of several methods and of quality measures, and memory that fits have freed but the system has not reused.
+PROGRAM_BYTES_OF_SEVERAL_FITS = 3e7
 
 
 def memory_limit(settings: FitSettings) -> contextlib.AbstractContextManager[Any]:
@@ -34,16 +39,24 @@ def bytes_by_part(rows: Any, settings: FitSettings, n_threads: int | None, assum
 
     Standardized float32 rows may need float64, which is known only after they were read; `assume_float64` plans for that.
     """
-    from ..execution.memory import Workload, estimate_parts
+    from ..execution.memory import estimate_parts
 
     # Only these settings affect the estimate. Centroids in a file need not be read for it.
     init = settings.init if settings.init in INITIALIZATIONS else None
     relevant = FitSettings(method=settings.method, clusters=settings.clusters, extra=settings.extra, init=init)
+    load = workload(rows, settings, assume_float64)
+    return estimate_parts(make_estimator(relevant), load, n_threads or _default_threads())
+
+
+def workload(rows: Any, settings: FitSettings, assume_float64: bool = False) -> Workload:
+    """Return the workload of the rows, standardized if the settings say so."""
+    from ..execution.memory import Workload
+
     load = Workload.of(rows)
     if settings.standardize:  # scaled rows are read in the dtype of the computation
         itemsize = FLOAT64_BYTES if assume_float64 and rows.dtype.kind == "f" else load.wide
         load = load._replace(itemsize=itemsize, wide=itemsize)
-    return estimate_parts(make_estimator(relevant), load, n_threads or _default_threads())
+    return load
 
 
 def limit_threads(rows: Any, settings: FitSettings) -> FitSettings:
@@ -51,10 +64,11 @@ def limit_threads(rows: Any, settings: FitSettings) -> FitSettings:
     return limit_threads_of_all(rows, [settings])[0]
 
 
-def limit_threads_of_all(rows: Any, fits: Sequence[FitSettings]) -> list[FitSettings]:
+def limit_threads_of_all(rows: Any, fits: Sequence[FitSettings], extra: float = 0.0) -> list[FitSettings]:
     """Return the settings of several fits, each with as many threads as the memory limit allows.
 
-    The fits share all settings but method and clusters. `threads` stays None where the default number fits.
+    The fits share all settings but method and clusters. `threads` stays None where the default number fits. `extra` bytes are
+    needed in addition to each fit.
 
     Raises
     ------
@@ -65,9 +79,9 @@ def limit_threads_of_all(rows: Any, fits: Sequence[FitSettings]) -> list[FitSett
 
     shared = fits[0]
     limit = math.inf if shared.memory is None else shared.memory
-    plans = [threads_within(rows, fit, limit) for fit in fits]
+    plans = [threads_within(rows, fit, limit - extra) for fit in fits]
     needed, method, k = max(
-        (sum(parts.values()), fit.method, fit.clusters) for (_, parts), fit in zip(plans, fits, strict=True)
+        (sum(parts.values()) + extra, fit.method, fit.clusters) for (_, parts), fit in zip(plans, fits, strict=True)
     )
     description = f"{method} with {k:,} clusters of {rows.shape[0]:,} rows"
     if shared.memory is None:
@@ -76,7 +90,7 @@ def limit_threads_of_all(rows: Any, fits: Sequence[FitSettings]) -> list[FitSett
         return list(fits)
     if needed > limit:
         if shared.standardize:
-            needed = max(needed, *(sum(bytes_by_part(rows, fit, 1, assume_float64=True).values()) for fit in fits))
+            needed = max(needed, *(extra + sum(bytes_by_part(rows, fit, 1, assume_float64=True).values()) for fit in fits))
         remedy = _suggest_remedy(rows, replace(shared, clusters=k), needed, can_change_method=len(fits) == 1)
         raise ResourceLimitError(
             f"--memory {format_size(limit)} is too low: {description} takes about {format_size(needed)}: {remedy}."

@@ -172,7 +172,7 @@ def checkpointing(path: Path) -> Iterator[Any]:
 
 def _fit_model(rows: Any, settings: FitSettings, progress: ProgressReporter, checkpoint: Any) -> Any:
     """Return the fitted model, without the callback that refers to this process."""
-    model = make_estimator(settings, rows.feature_names, callback=lambda record: progress.on_step(record))
+    model = make_estimator(settings, rows.feature_names, rows.shape[1], callback=lambda record: progress.on_step(record))
     progress.status(f"clustering {rows.shape[0]:,} rows x {rows.shape[1]:,} columns into {settings.clusters:,} clusters")
     signals = current_context().signals
     signals.request_stop = checkpoint.stop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +23,9 @@ COARSE_COUNTS = 16  # values of k tried in a longer range, geometrically spaced
 REFINED_COUNTS = 14  # further values of k tried around the knee
 MIN_SAMPLE_ROWS = 20_000  # sample for the silhouette and for initial centroids
 INIT_STEPS = 10  # k-means steps on the sample that refine initial centroids
-DISTANCES_PER_BLOCK = 1 << 20  # between rows and centroids; limits memory (8 MB of float64)
+INIT_TIME_SHARE, MIN_FIT_TIME_SHARE = 0.5, 0.25  # shares of a time limit: most for initial centroids, least for the fit
+SILHOUETTE_PRODUCTS_PER_SECOND = 2.5e8  # of a time limit: about a quarter of the limit on two cores
+MIN_SILHOUETTE_ROWS = 1000  # however short the time limit is
 MAX_COUNTS = 10_000  # numbers of clusters in one range
 
 
@@ -72,7 +75,8 @@ def sweep(
     """Try several numbers of clusters; show the energy and simplified silhouette of each, and the knee, if there is one.
 
     In ranges of up to 30 values every k is tried; in longer ranges some, and then more around the knee. A time limit (--time)
-    applies to each k separately.
+    applies to each k separately, and includes its initial centroids. The silhouette is then that of fewer rows. Each k takes
+    some passes over a sample of the rows in addition.
 
     Example: shoal sweep rows.npy -k 2:20 -o sweep.html
     """
@@ -91,7 +95,9 @@ def sweep(
     with progress_reporter(progress, quiet) as reporter, memory_limit(settings):
         rows = open_data(data, settings)
         check_clusters(clusters.counts[-1], rows.shape[0])
-        fits = limit_threads_of_all(rows, [replace(settings, clusters=k) for k in clusters.counts])
+        fits = limit_threads_of_all(
+            rows, [replace(settings, clusters=k) for k in clusters.counts], _bytes_beside_fit(rows, clusters, settings)
+        )
         rows = standardize_rows(rows, data, settings)
         points = _fit_all(rows, clusters, min(fits, key=lambda fit: fit.threads or math.inf), reporter)
         knee = _find_knee(points)
@@ -160,21 +166,28 @@ def _fit_all(rows: Any, span: CountRange, settings: FitSettings, progress: Any) 
 
     from ..metrics import simplified_silhouette
     from ..report import Point
+    from .estimators import compile_kernels
     from .trials import timed_fit
 
     rng, n = np.random.default_rng(settings.seed), rows.shape[0]
     with reporting_data_errors():
         sample = rows.take(np.sort(rng.choice(n, min(n, _sample_size(rows, span, settings)), replace=False)))
+    if settings.time is not None:
+        progress.status("compiling, or loading compiled code")
+        for method in dict.fromkeys(["exact", settings.method]):
+            compile_kernels(rows, replace(settings, method=method, clusters=span.counts[-1]))
     points: list[Any] = []
     fitted: dict[int, FittedCenters] = {}
 
     def fit_one(k: int) -> None:
         progress.status(f"k = {k:,}")
+        started = time.perf_counter()
         previous = max((fewer for fewer in fitted if fewer < k), default=0)
         centers = _initial_centers(sample, rows.feature_names, fitted.get(previous), replace(settings, clusters=k), rng)
-        model, seconds = timed_fit(rows, centers, settings, progress)
+        model, seconds = timed_fit(rows, centers, _with_remaining_time(settings, started), progress)
         C, threads = model.cluster_centers_, settings.threads
-        silhouette = simplified_silhouette(sample, C, metric=settings.metric, n_threads=threads) if k > 1 else None
+        some = _silhouette_rows(sample, k, settings.time)
+        silhouette = simplified_silhouette(some, C, metric=settings.metric, n_threads=threads) if k > 1 else None
         points.append(Point(k, float(model.inertia_), silhouette, seconds, model.stop_reason_))
         if not span.coarse:
             fitted.clear()
@@ -187,23 +200,69 @@ def _fit_all(rows: Any, span: CountRange, settings: FitSettings, progress: Any) 
     return sorted(points, key=lambda point: point.k)
 
 
+def _with_remaining_time(settings: FitSettings, started: float) -> FitSettings:
+    """Return the settings with what is left of a time limit that started at this time."""
+    if settings.time is None:
+        return settings
+    remaining = started + settings.time - time.perf_counter()
+    return replace(settings, time=max(remaining, MIN_FIT_TIME_SHARE * settings.time))
+
+
+def _silhouette_rows(sample: Any, k: int, seconds: float | None) -> Any:
+    """Return the sample, or with a time limit so many of its rows that their silhouettes take a part of it."""
+    import numpy as np
+
+    n, d = sample.shape
+    if seconds is None:
+        return sample
+    count = max(MIN_SILHOUETTE_ROWS, int(seconds * SILHOUETTE_PRODUCTS_PER_SECOND / (k * d)))
+    return sample if count >= n else sample[np.linspace(0, n - 1, count).astype(np.int64)]
+
+
 def _sample_size(rows: Any, span: CountRange, settings: FitSettings) -> int:
     """Return the number of sample rows that fits into the memory limit, at least one for each cluster."""
-    from ..data.rows import working_dtype
-    from .plan import bytes_by_part
-
     k = span.counts[-1]
     wanted = max(MIN_SAMPLE_ROWS, 10 * k)
     if settings.memory is None:
         return wanted
-    with reporting_data_errors():
-        block = rows.read(0, min(rows.shape[0], 1000))
-    row_bytes = (block.data.nbytes + block.indices.nbytes if hasattr(block, "indices") else block.nbytes) / block.shape[0]
-    row_bytes *= 4 * working_dtype(rows.dtype).itemsize / rows.dtype.itemsize  # the sample and its copies in k-means
-    needed = bytes_by_part(rows, replace(settings, clusters=k), settings.threads)
-    center_bytes = sum(span.counts) * rows.shape[1] * 8 if span.coarse else 0  # centroids that later fits start from
-    available = settings.memory - center_bytes - sum(needed.values()) + needed.get("start", 0)
-    return max(k, min(wanted, int(available / row_bytes)))
+    low, high = k, wanted + 1
+    while high - low > 1:
+        half = (low + high) // 2
+        fits = _bytes_with_sample(rows, span, replace(settings, clusters=k), half) <= settings.memory
+        low, high = (half, high) if fits else (low, half)
+    return low
+
+
+def _bytes_beside_fit(rows: Any, span: CountRange, settings: FitSettings) -> float:
+    """Return the bytes that the sweep needs in addition to the plan of its largest fit, with the smallest possible sample."""
+    from .plan import PROGRAM_BYTES_OF_SEVERAL_FITS, bytes_by_part
+
+    largest = replace(settings, clusters=span.counts[-1], threads=1)
+    beside = _bytes_with_sample(rows, span, largest, largest.clusters) - sum(bytes_by_part(rows, largest, 1).values())
+    return max(beside, PROGRAM_BYTES_OF_SEVERAL_FITS)
+
+
+def _bytes_with_sample(rows: Any, span: CountRange, settings: FitSettings, count: int) -> float:
+    """Return the bytes of a fit of all rows, or of one of the sample if it needs more, with a sample of so many rows.
+
+    The fit of all rows starts from given centroids. Standardized rows are float64 in the worst case.
+    """
+    from ..execution.memory import estimate_parts
+    from .estimators import make_estimator
+    from .plan import PROGRAM_BYTES_OF_SEVERAL_FITS, bytes_by_part, workload
+
+    load, count = workload(rows, settings, assume_float64=True), min(count, rows.shape[0])
+    sample_bytes = count * (load.row or load.d * float(load.itemsize))
+    center_bytes = sum(span.counts) * load.d * 8.0 if span.coarse else 0.0  # centroids that later fits start from
+    needed = bytes_by_part(rows, settings, settings.threads or 1)
+    short = make_estimator(FitSettings(method="exact", clusters=settings.clusters))
+    sample_load = load._replace(n=count, held=load.held + sample_bytes)
+    in_init = sum(estimate_parts(short, sample_load, 1).values())
+    return (
+        PROGRAM_BYTES_OF_SEVERAL_FITS
+        + center_bytes
+        + max(sum(needed.values()) - needed.get("start", 0.0) + sample_bytes, in_init)
+    )
 
 
 def _initial_centers(
@@ -217,8 +276,9 @@ def _initial_centers(
 
     from .estimators import make_estimator
 
-    short = replace(settings, method="exact", time=None, standardize=False, extra={"max_iter": INIT_STEPS})
-    models = [make_estimator(short, names)]
+    seconds = None if settings.time is None else settings.time * INIT_TIME_SHARE / (1 if previous is None else 2)
+    short = replace(settings, method="exact", time=seconds, standardize=False, extra={"max_iter": INIT_STEPS})
+    models = [make_estimator(short, names, sample.shape[1])]
     if previous is not None:
         C, added = previous.centers, _draw_rows(previous, sample, settings.clusters - len(previous.centers), rng)
         models.append(make_estimator(replace(short, init=None), init=np.concatenate([C, added.astype(C.dtype)])))
@@ -227,13 +287,18 @@ def _initial_centers(
 
 
 def _sample_errors(model: Any, sample: Any) -> Any:
-    """Return the error of each sample row, computed in blocks because all distances may not fit into memory."""
+    """Return the distance (cosine) or squared distance of each sample row to its nearest centroid."""
     import numpy as np
 
-    step = max(1, DISTANCES_PER_BLOCK // len(model.cluster_centers_))
+    from ..execution.threads import on_threads
+    from ..fit.centroid_model import nearest_distances_block
+
+    errors = np.empty(sample.shape[0])
     with warnings.catch_warnings(action="ignore"):  # that the sample has no column names
-        parts = [model.transform(sample[i : i + step]).min(axis=1) for i in range(0, sample.shape[0], step)]
-    return np.concatenate(parts).astype(np.float64) ** (1 if model.metric == "cosine" else 2)
+        rows, centers = model._rows(sample)
+        with on_threads(rows, model.n_threads) as rows:
+            rows.for_each_raw(nearest_distances_block, rows, centers, per_row=(errors,))
+    return errors ** (1 if model.metric == "cosine" else 2)
 
 
 def _draw_rows(previous: FittedCenters, sample: Any, count: int, rng: Any) -> Any:

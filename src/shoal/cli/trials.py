@@ -32,27 +32,30 @@ def standardize_rows(rows: Any, data: str, settings: FitSettings) -> Any:
 def initial_centers(rows: Any, settings: FitSettings) -> Any:
     """Return initial centroids for several fits of the same rows: those that `KMeans` starts from with this seed.
 
-    The rows are standardized already, if they have to be.
+    The rows are standardized already, if they have to be. A time limit of the settings ends the initialization early.
     """
     import numpy as np
 
+    from ..data.cancellation import now
     from ..data.frame import Frame
     from ..data.rows import Rows
     from ..data.statistics import enter_frame
     from ..data.validation import check_centers
+    from ..execution.deadline import NO_DEADLINE, Deadline
     from ..execution.threads import on_threads
     from ..fit.input import check_rows
     from ..fit.random_streams import generator
     from ..kmeans.init import REFINING_INITIALIZERS
 
-    init = resolve_init(replace(settings, init=settings.init or "k-means++"), rows.feature_names)
+    deadline = NO_DEADLINE if settings.time is None else Deadline(now() + settings.time)
+    init = resolve_init(replace(settings, init=settings.init or "k-means++"), rows.feature_names, rows.shape[1])
     with reporting_data_errors():
         source = check_rows(None, rows, reset=True)
         if not isinstance(init, str):
             return check_centers(init, settings.clusters, source.shape[1])
         with on_threads(Rows.of(source, None, Frame.of(settings.metric)), settings.threads) as opened:
             opened, _ = enter_frame(opened)
-            C = REFINING_INITIALIZERS.methods[init](opened, settings.clusters, generator(settings.seed, 0))
+            C = REFINING_INITIALIZERS.methods[init](opened, settings.clusters, generator(settings.seed, 0), deadline)
             return opened.frame.out_of(np.ascontiguousarray(C, opened.dtype), opened.dtype)
 
 

@@ -2,8 +2,8 @@
 
 The label of a row is the index of the centroid with the smallest squared distance ``(x - c)^2``, computed in float64;
 ties go to the lowest index. Scores ``|c|^2 - 2 x.c`` in the dtype of the rows only rule centroids out. A score is off by
-at most ``rounding * (|x|^2 + |c|^2)``: the centroid's part of that bound is subtracted from the score when centroids are
-prepared, the row's part is `slack_of` the row.
+at most ``rounding * (|x|^2 + |c|^2) + underflow``: the centroid's part of that bound is subtracted from the score when
+centroids are prepared, the rest is `slack_of` the row.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Centers(NamedTuple):
     norms2: Array  # (k) float64: |c|^2
     slices: Any = ()  # lookup tables of binary centroids, see `bits.build_slice_tables`
     packs: Any = ()  # of dense centroids: Z and z2 in the layout of `kernels.tiles`
+    in_double: Any = None  # the same centroids prepared in float64, if squares of some underflow in float32
 
 
 class SumDeltas(NamedTuple):
@@ -100,6 +101,21 @@ def rounding(dtype: np.dtype, columns: int) -> float:
     return float(np.finfo(dtype).eps) * (64 + 32 * math.sqrt(columns))
 
 
+def underflow(dtype: np.dtype, columns: int) -> float:
+    """Return a bound of the error of a score from products and sums that underflow, even if they are flushed to zero."""
+    return float(np.finfo(dtype).tiny) * (4 * columns + 8)
+
+
+def squares_underflow(C: Array, norms2: Array) -> bool:
+    """Return whether the error of a score from underflow may exceed that from rounding, because a float32 centroid is tiny.
+
+    A frame is chosen by the largest rows, so that an outlier makes the others tiny. Zero is exact.
+    """
+    dtype, d = C.dtype, C.shape[1]
+    threshold = 4 * underflow(dtype, d) / rounding(dtype, d)
+    return dtype == np.float32 and bool(((norms2 > 0) & (norms2 < threshold)).any())
+
+
 def _centers(C: Array, Z: Array) -> Centers:
     """Compute the norms of prepared centroids."""
     norms2 = np.empty(len(C))
@@ -125,6 +141,8 @@ class DenseBlock:
     def prepare(C: Array) -> Centers:
         """Prepare centroids for scoring rows of this layout."""
         centers = _centers(C, -2 * C)
+        if squares_underflow(C, centers.norms2):
+            centers = centers._replace(in_double=DenseBlock.prepare(C.astype(np.float64)))
         if C.shape[1] <= FUSED_MAX_COLUMNS:
             return centers
         return centers._replace(packs=(tiles.pack(centers.Z), tiles.pack_norms(centers.z2)))
@@ -145,6 +163,8 @@ class DenseBlock:
 
     def nearest(self, centers: Centers, guess: Array | None = None) -> Array:
         """Return the label of each row. Labels that are likely to be right, such as the previous ones, save time."""
+        if centers.in_double is not None and self.X.dtype == np.float32:
+            return DenseBlock(self.X.astype(np.float64)).nearest(centers.in_double, guess)
         n, d = self.X.shape
         labels = np.full(n, -1, np.int32) if guess is None else guess.copy()
         limits, second = np.empty((2, n), self.X.dtype)
@@ -198,7 +218,10 @@ class SparseBlock:
 
     @staticmethod
     def prepare(C: Array) -> Centers:
-        return _centers(C, np.ascontiguousarray(-2 * C.T))
+        centers = _centers(C, np.ascontiguousarray(-2 * C.T))
+        if squares_underflow(C, centers.norms2):
+            return centers._replace(in_double=SparseBlock.prepare(C.astype(np.float64)))
+        return centers
 
     def squared_norms(self) -> Array:
         out = np.empty(len(self))
@@ -212,6 +235,8 @@ class SparseBlock:
         return SparseBlock(self.X[rows])
 
     def nearest(self, centers: Centers, guess: Array | None = None) -> Array:
+        if centers.in_double is not None and self.X.dtype == np.float32:
+            return SparseBlock(self.X.astype(np.float64)).nearest(centers.in_double, guess)
         n = len(self)
         labels = np.empty(n, np.int32)
         best, second = np.empty((2, n), self.X.dtype)
@@ -284,17 +309,17 @@ def _nearest_candidate(block: Block, is_candidate: Array, centers: Centers) -> A
 
 def nearest_others(block: Block, labels: Array, centers: Centers) -> Array:
     """Return the nearest centroid of each row other than that of its label, the first of ties."""
-    others, error = np.empty(len(block), np.intp), rounding(block.X.dtype, block.X.shape[1])
+    others, dtype = np.empty(len(block), np.intp), block.X.dtype
     for s in pieces(len(block), max(1, UNDECIDED_SCORES_AT_ONCE // len(centers.C))):
         part = block.take(s)
         all_rows, S = np.arange(len(part)), part.scores(centers, slice(None))
         S[all_rows, labels[s]] = np.inf
         best = S.argmin(axis=1)
-        margin = 2 * error * (part.squared_norms() + centers.norms2[best])
+        margin = 2 * slack_of(part.squared_norms() + centers.norms2[best], dtype, block.X.shape[1])
         others[s] = _nearest_candidate(part, (S[all_rows, best] + margin)[:, None] >= S, centers)
     return others
 
 
 def slack_of(norms2: Array, dtype: np.dtype, columns: int) -> Array:
-    """Return the row's part of the bound of the error of its scores."""
-    return rounding(dtype, columns) * norms2
+    """Return the bound of the error of the scores of rows, given their |x|^2, without the centroid's part."""
+    return rounding(dtype, columns) * norms2 + underflow(dtype, columns)

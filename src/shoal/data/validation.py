@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .source import Source
 from .tables import column_names
 from .types import EXACT_INTEGERS, Array, find_rounded_object, is_sparse, rounded_integer_message, warn
 
@@ -106,14 +107,21 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
     return np.ascontiguousarray(weights)
 
 
+def _check_shape(shape: tuple[int, ...], k: int | None, d: int, name: str) -> None:
+    """Raise if centroids do not have k rows, or any number if k is None, of d columns."""
+    if k is None:
+        if len(shape) != 2 or shape[1] != d or not shape[0]:
+            raise ValueError(f"{name} has shape {shape}: give a 2-D array, with one row of {d} numbers per centroid.")
+    elif shape != (k, d):
+        raise ValueError(f"{name} has shape {shape}, but n_clusters={k} centroids of {d} features need {(k, d)}.")
+
+
 def check_centers(C: Any, k: int | None, d: int, name: str = "init") -> Array:
     """Return validated centroids given by the user: k of them, or any number if k is None."""
+    if is_sparse(C) or isinstance(C, Source):
+        _check_shape(C.shape, k, d, name)  # first, since the dense array may be far larger
     centers = floats(C.toarray() if is_sparse(C) else C, name)
-    if k is None:
-        if centers.ndim != 2 or centers.shape[1] != d or not len(centers):
-            raise ValueError(f"{name} has shape {centers.shape}: give a 2-D array, with one row of {d} numbers per centroid.")
-    elif centers.shape != (k, d):
-        raise ValueError(f"{name} has shape {centers.shape}, but n_clusters={k} centroids of {d} features need {(k, d)}.")
+    _check_shape(centers.shape, k, d, name)
     if not np.isfinite(centers).all():
         row, column = np.argwhere(~np.isfinite(centers))[0]
         raise ValueError(f"{name} holds {centers[row, column]} at row {row}, column {column}: centroids must be finite.")

@@ -100,6 +100,14 @@ def _distances_block(start: int, raw: Any, out: Array, rows: Rows, centers: Cent
             out[some] = frame.distances_out_of(far)
 
 
+def nearest_distances_block(start: int, raw: Any, out: Array, rows: Rows, centers: Centers) -> None:
+    """Write the distances of a block of new rows to their nearest centroids, in the units of X and rounded as `transform`."""
+    block, centers = near_block(start, raw, rows, centers)
+    squares = block.pair_distances(np.arange(len(block)), block.nearest(centers), centers)
+    with np.errstate(over="ignore", under="ignore"):
+        out[:] = rows.frame.distances_out_of(squares).astype(rows.dtype)
+
+
 def _label_block(start: int, raw: Any, out: Array, rows: Rows, centers: Centers) -> None:
     """Write the labels of a block of new rows."""
     block, centers = near_block(start, raw, rows, centers)

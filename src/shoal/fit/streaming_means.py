@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ..data.blocks import DenseBlock, SparseBlock, rounding
+from ..data.blocks import DenseBlock, SparseBlock, rounding, underflow
 from ..data.cancellation import check_cancelled, pieces
 from ..data.rows import Rows
 from ..data.types import Array
@@ -91,8 +91,8 @@ class DenseMeans(NamedTuple):
         Rows are scored several at a time. The scores give bounds on the distances to centroids that have moved since.
         """
         dtype, k = block.X.dtype, len(self.C)
-        off, eps = rounding(dtype, block.X.shape[1]), float(np.finfo(dtype).eps)
-        base = block.squared_norms() * (1 - off)
+        d, eps = block.X.shape[1], float(np.finfo(dtype).eps)
+        base = block.squared_norms() * (1 - rounding(dtype, d)) - underflow(dtype, d)
         labels, distances = np.empty(len(block), np.int32), np.empty(len(block))
         start, size = 0, ROWS_SCORED_AT_ONCE[0]
         while start < len(block):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..data.blocks import rounding
+from ..data.blocks import slack_of
 from ..data.cancellation import pieces
 from ..data.types import Array
 from ..kernels import DOWN, TINY
@@ -48,7 +48,7 @@ def half_distances(C: Array, some: slice = slice(None)) -> Array:
     """Return half the distances of some centroids from all, rounded down; infinity for a centroid and itself."""
     norms2 = np.einsum("ij,ij->i", C, C, dtype=np.float64)
     squared = norms2[some, None] + norms2 - 2.0 * (C[some] @ C.T)
-    squared -= 2 * rounding(C.dtype, C.shape[1]) * (norms2[some, None] + norms2)
+    squared -= 2 * slack_of(norms2[some, None] + norms2, C.dtype, C.shape[1])
     half: Array = np.maximum(np.sqrt(np.maximum(squared, 0)) / 2 * DOWN - TINY, 0)
     own = np.arange(len(C))[some]
     half[own - own[0], own] = np.inf

@@ -21,12 +21,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data import pca as directions
-from ..data.blocks import DenseBlock, rounding
+from ..data.blocks import DenseBlock, rounding, squares_underflow
 from ..data.cancellation import now, pieces
 from ..data.pca import SAMPLE, basis_of, head_of
 from ..data.rows import Rows
 from ..data.types import Array
-from ..fit.partition import Partition, StepStats, sums_need_recompute
+from ..fit.partition import Partition, StepStats, label_all, sums_need_recompute
 from ..kernels import TINY, UP, tiles
 from .center_groups import gaps, group_centers
 
@@ -266,6 +266,9 @@ def assign_by_bounds(rows: Rows, state: Partition) -> tuple[Iterable[StepStats],
     """Assign rows by the bounds of the state."""
     b: ProjectedBounds = state.bounds
     C = state.centers
+    if squares_underflow(C, np.einsum("ij,ij->i", C, C, dtype=np.float64)):  # scores in this dtype are not precise enough
+        b.forget(slice(None))
+        return label_all(rows, state), b._replace(anchor=C)
     gap = gaps(C) if C.shape[1] <= MAX_COLUMNS_FOR_GAPS else np.zeros(len(C))
     moved = (*b.movement_to(C), gap)
     plan = ProjectedPlan(pack_centers(C, b), b.head_basis, moved, b.per_unit, sums_need_recompute(state))
