@@ -1,5 +1,7 @@
 """Initial centroids: quality, weights, and independence of threads and layouts."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -10,7 +12,7 @@ from shoal.data import rows as rows_module
 from shoal.data.frame import Frame
 from shoal.data.rows import Rows
 from shoal.data.sources import find_source
-from shoal.execution.threads import on_threads, one_blas_thread
+from shoal.execution.threads import on_threads
 from shoal.fit.random_streams import generator
 from shoal.kmeans.init import INITIALIZERS, REFINING_INITIALIZERS, kmeans_parallel, kmeans_plus_plus, sample
 from shoal.kmeans.init.kmeans_plus_plus import choose
@@ -64,8 +66,13 @@ class TestQuality:
         assert mean_energy(lambda seed: start("k-means++", problem, 25, seed), problem) < 1.2 * whole
 
     def test_rounds_end_when_they_improve_little(self, monkeypatch):
-        passes, shares = [], Rows.map_blocks
-        monkeypatch.setattr(Rows, "map_blocks", lambda self, *args, **rest: passes.append(1) or shares(self, *args, **rest))
+        passes, map_blocks = [], Rows.map_blocks
+
+        def count(rows, *args, **options):
+            passes.extend([1] * (len(rows) == 2000))  # not those over the candidates
+            return map_blocks(rows, *args, **options)
+
+        monkeypatch.setattr(Rows, "map_blocks", count)
         wide, narrow = cloud(2000, 200), blobs(2000, 2, 50, spread=0.01)[0]
         found = {}
         for share in (usual := kmeans_parallel.MAX_ENERGY_RATIO, 1.0):
@@ -149,25 +156,32 @@ def test_rare_far_rows_are_not_missed():
     assert (np.bincount(model.labels_)[model.labels_[far]] == 1).all()
 
 
+@contextlib.contextmanager
+def distances_between(X):
+    with on_threads(Rows.of(find_source(X))) as rows:
+        yield row_distances(X, rows)
+
+
 class TestSwaps:
     def test_never_increase_the_energy(self, problem):
-        rng, distances = np.random.default_rng(0), row_distances(problem)
+        rng = np.random.default_rng(0)
         chosen = rng.choice(len(problem), 25, replace=False)
         energies = [naive.energy(problem, problem[chosen])]
-        for u in rng.random(40):
-            chosen = swap(problem, np.ones(len(problem)), chosen, [u], distances)
-            energies.append(naive.energy(problem, problem[chosen]))
+        with distances_between(problem) as distances:
+            for u in rng.random(40):
+                chosen = swap(problem, np.ones(len(problem)), chosen, [u], distances)
+                energies.append(naive.energy(problem, problem[chosen]))
         assert (np.diff(energies) <= 0).all()
         assert energies[-1] < 0.7 * energies[0]
         assert len(np.unique(chosen)) == 25
 
     def test_several_in_one_call_equal_single_ones(self, problem):
         draws, ones = list(np.random.default_rng(1).random(30)), np.ones(len(problem))
-        distances = row_distances(problem)
         single = together = np.arange(25)
-        for u in draws:
-            single = swap(problem, ones, single, [u], distances)
-        np.testing.assert_array_equal(swap(problem, ones, together, draws, distances), single)
+        with distances_between(problem) as distances:
+            for u in draws:
+                single = swap(problem, ones, single, [u], distances)
+            np.testing.assert_array_equal(swap(problem, ones, together, draws, distances), single)
 
     @pytest.mark.parametrize("d", [3, 64, 65, 300])
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -175,14 +189,15 @@ class TestSwaps:
         """Scores exclude distances without changing the minimum."""
         X = np.vstack([cloud(300, d, dtype=dtype), blobs(300, d, 5, dtype=dtype)[0]])
         least = naive.distances(X, X[:5]).min(axis=1)
-        with one_blas_thread():  # as during a fit
-            distances = row_distances(X)
+        X[5] *= 1000  # an outlier widens no margin but its own
         for some in (np.array([7]), np.array([333, 2, 599]), np.arange(40)):
             exact = naive.distances(X, X[some])
             found = least.copy()
-            distances.lower(some, found)
+            with distances_between(X) as distances:
+                distances.lower(some, found)
+                below = distances.below(some, least)
             np.testing.assert_allclose(found, np.minimum(least, exact.min(axis=1)), rtol=1e-12)
-            np.testing.assert_allclose(distances.below(some, least), np.minimum(least, exact.T), rtol=1e-12)
+            np.testing.assert_allclose(below, np.minimum(least[:, None], exact), rtol=1e-12)
 
 
 class TestParallel:
@@ -193,7 +208,7 @@ class TestParallel:
         monkeypatch.setattr(kmeans_parallel, "choose", lambda *args: given.append(args) or choose(*args))
         weights = np.random.default_rng(0).random(len(problem))
         start("k-means||", layout(np.round(problem)), 25, weights=weights)  # rounding makes equal rows
-        (X, served, *_) = given[0]
+        (_, X, served, *_) = given[0]
         labels = naive.distances(np.round(problem), X).argmin(axis=1)
         assert len(X) > 100
         assert served.sum() == pytest.approx(weights.sum())
@@ -263,7 +278,9 @@ class TestAllMethods:
 
 @pytest.mark.parametrize("d", [2, 100])
 def test_choose_returns_distinct_rows(d):
-    chosen = choose(cloud(200, d), np.ones(200), 60, generator(0))
+    X = cloud(200, d)
+    with on_threads(Rows.of(find_source(X))) as rows:
+        chosen = choose(rows, X, np.ones(200), 60, generator(0))
     assert len(np.unique(chosen)) == 60
 
 

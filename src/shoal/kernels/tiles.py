@@ -279,8 +279,8 @@ def lower_distances(
     packs,  # IN (packs, d, lanes): these times -2, from `pack`
     z2,  # IN (packs, lanes): |c|^2, from `pack_norms`
     norms2,  # IN (n) float64: |x|^2
-    slack,  # IN largest error of a score
-    out,  # ADD (k, n) or (1, n) float64: squared distances; in the second case those to the nearest of all centroids
+    slack,  # IN (n) float64: largest error of a score
+    out,  # ADD (n, k) or (n, 1) float64: squared distances; in the second case those to the nearest of all centroids
 ):
     """Lower squared distances to those to new centroids; compute only those that scores do not exclude."""
     n, n_lanes = X.shape[0], packs.shape[2]
@@ -291,10 +291,10 @@ def lower_distances(
         rows[i] = min(i, n - 1)
     limits = np.empty(n, X.dtype)
     for i in range(n):
-        highest = out[0, i]
-        for j in range(1, out.shape[0]):
-            highest = max(highest, out[j, i])
-        limits[i] = highest - norms2[i] + slack
+        highest = out[i, 0]
+        for j in range(1, out.shape[1]):
+            highest = max(highest, out[i, j])
+        limits[i] = highest - norms2[i] + slack[i]
     for p in range(packs.shape[0]):
         for first in range(0, n, ROWS):
             if _hits_of_tile(X, rows, first, packs, p, z2, limits, scores, hits, lows) == 0:
@@ -306,8 +306,8 @@ def lower_distances(
                     mask &= mask - 1
                     j = p * n_lanes + lane
                     if j < C.shape[0]:
-                        at = min(j, out.shape[0] - 1)
-                        out[at, i] = min(out[at, i], _distance2(X, i, C, j))
+                        at = min(j, out.shape[1] - 1)
+                        out[i, at] = min(out[i, at], _distance2(X, i, C, j))
 
 
 SMALLEST = 2.0**-125  # bound of the error of a float32 square that underflows

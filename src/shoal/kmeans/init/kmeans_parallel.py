@@ -57,7 +57,7 @@ def parallel(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = 
     candidates = np.ascontiguousarray(candidates[distinct])
     if len(candidates) <= k:
         return _choose_randomly(rows, candidates, k, rng, deadline)
-    return candidates[choose(candidates, weights, k, rng, deadline)]
+    return candidates[choose(rows, candidates, weights, k, rng, deadline)]
 
 
 def _choose_randomly(rows: Rows, candidates: Array, k: int, rng: np.random.Generator, deadline: Deadline) -> Array:

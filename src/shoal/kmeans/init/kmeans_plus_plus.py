@@ -59,7 +59,7 @@ def plus_plus(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline =
 
 def _plus_plus(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline) -> tuple[Array, Sample]:
     sample = draw_sample(rows, k, rng, importance=True)
-    chosen = choose(sample.X, sample.weights, k, rng, deadline)
+    chosen = choose(rows, sample.X, sample.weights, k, rng, deadline)
     if rows.is_sparse:  # the sample may consist of sketches
         return rows.take(sample.ids[chosen]), sample
     return np.ascontiguousarray(sample.X[chosen]), sample
@@ -86,9 +86,9 @@ def plus_plus_refined(rows: Rows, k: int, rng: np.random.Generator, deadline: De
     return state.centers
 
 
-def choose(X: Array, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
-    """Return the indices of k rows, chosen by greedy k-means++ and local search."""
-    distances = row_distances(X)
+def choose(rows: Rows, X: Array, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
+    """Return the indices of k of the rows X, chosen by greedy k-means++ and local search with the executor of `rows`."""
+    distances = row_distances(X, rows)
     chosen = _greedy(distances, weights, k, rng, deadline)
     if k > MAX_CENTERS_TO_SWAP:
         return chosen

@@ -11,13 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...data.blocks import DenseBlock, rounding
+from ...data.blocks import DenseBlock, rounding, underflow
 from ...data.cancellation import pieces
+from ...data.rows import Rows
+from ...data.sources import find_source
 from ...data.types import Array
 from ...execution.deadline import NO_DEADLINE, Deadline
 from ...kernels import dense, tiles
 
 MAX_SCORES_PER_PIECE = 1 << 20  # scores computed by one GEMM
+MIN_BLOCKS, MIN_BLOCK_ROWS = 8, 1024  # blocks of the rows, so that all threads have work, unless they would be small
 MAX_PRODUCTS_PER_CALL = 1 << 28  # multiplications per kernel call, which cannot be interrupted: some milliseconds
 
 
@@ -25,33 +28,39 @@ class RowDistances(NamedTuple):
     """Squared distances from all rows to a few of them, computed only if scores do not exclude them."""
 
     X: Array  # (n, d)
+    rows: Rows  # the same, with an executor
     norms2: Array  # (n) float64: |x|^2
-    slack: float  # largest error of a score
+    slack: Array  # (n) float64: the row's part of the largest error of a score
 
-    def lower(self, rows: Array, least: Array) -> None:
+    def lower(self, ids: Array, least: Array) -> None:
         """Set `least` to its minimum with the squared distances to these rows, in place."""
-        self._lower(rows, least[None])
+        self._lower(ids, least[:, None])
 
-    def below(self, rows: Array, limits: Array) -> Array:
-        """Return the squared distances to each of these rows, (len(rows), n), or the limit of a row if that is less."""
-        out = np.tile(limits, (len(rows), 1))
-        self._lower(rows, out)
+    def below(self, ids: Array, limits: Array) -> Array:
+        """Return the squared distances to each of these rows, (n, len(ids)), or the limit of a row if that is less."""
+        out = np.repeat(limits[:, None], len(ids), axis=1)
+        self._lower(ids, out)
         return out
 
-    def _lower(self, rows: Array, out: Array) -> None:
-        C = self.X[rows]
-        packs, z2 = tiles.pack(-2 * C), tiles.pack_norms(self.norms2[rows].astype(C.dtype))
-        for s in pieces(len(self.X), max(1, MAX_PRODUCTS_PER_CALL // packs[0].size)):
-            part = np.ascontiguousarray(out[:, s])
-            tiles.lower_distances(self.X[s], C, packs, z2, self.norms2[s], self.slack, part)
-            out[:, s] = part
+    def _lower(self, ids: Array, out: Array) -> None:
+        C = self.X[ids]
+        z2 = (self.norms2[ids] * (1 - 2 * rounding(C.dtype, C.shape[1]))).astype(C.dtype)
+        centers = C, tiles.pack(-2 * C), tiles.pack_norms(z2)
+        self.rows.for_each(_lower_block, *centers, per_row=(self.norms2, self.slack, out))
 
 
-def row_distances(X: Array) -> RowDistances:
-    """Compute the norms of the rows."""
-    norms2 = np.empty(len(X))
+def row_distances(X: Array, rows: Rows) -> RowDistances:
+    """Compute the norms of the rows X; `rows` are any rows whose executor is to be used."""
+    norms2, (n, d) = np.empty(len(X)), X.shape
     dense.squared_norms(X, norms2)
-    return RowDistances(X, norms2, 16 * rounding(X.dtype, X.shape[1]) * float(norms2.max()))
+    slack = 2 * (rounding(X.dtype, d) * norms2 + underflow(X.dtype, d))
+    some = rows.sibling(find_source(X))
+    return RowDistances(X, some.with_block_rows(min(some.block_rows, max(-(-n // MIN_BLOCKS), MIN_BLOCK_ROWS))), norms2, slack)
+
+
+def _lower_block(block: DenseBlock, norms2: Array, slack: Array, out: Array, C: Array, packs: Array, z2: Array) -> None:
+    for s in pieces(len(block), max(1, MAX_PRODUCTS_PER_CALL // packs.size)):
+        tiles.lower_distances(block.X[s], C, packs, z2, norms2[s], slack[s], out[s])
 
 
 class TwoNearest(NamedTuple):
@@ -97,13 +106,13 @@ def swap(
         luck = np.array(draws[done : done + tiles.lanes(X.dtype)])
         proposed = np.searchsorted(mass, luck * mass[-1], "right").clip(max=len(X) - 1)
         # The distance to the proposed centroid if that is nearer than the second nearest, else to the latter
-        for new, to_new in zip(proposed, distances.below(proposed, s.far), strict=True):
+        for new, to_new in zip(proposed, distances.below(proposed, s.far).T, strict=True):
             done += 1
             saved = dense.swap_gain(weights, s.first, s.near, to_new, lost)
             out = int(lost.argmin())
             if lost[out] < saved * (1 - 1e-9):
                 chosen[out] = new
-                _update(X, X[chosen], s, out, to_new)
+                _update(X, X[chosen], s, out, np.ascontiguousarray(to_new))
                 break  # the other proposals refer to the distances before
     return chosen
 
