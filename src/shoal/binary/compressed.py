@@ -277,7 +277,7 @@ class CompressedKMeans(BaseCentroidClusterer):
 
     def _memory(self, load: Workload) -> dict[str, float]:
         count = subset_size(load.n, self.n_clusters, self.beta)
-        own = {"codes": load.n * self.n_bits / 8, "rows to learn from": count * load.numbers * 2.0 * load.wide}
+        own = {"codes": load.n * self.n_bits / 8, "rows to learn from": count * load.numbers * 2.0 * load.itemsize}
         return {**super()._memory(load), **own}
 
     def _given_in_frame(self, rows: Rows, C: Array) -> Array:

@@ -24,7 +24,7 @@ class LabelingCenters(NamedTuple):
 
     centers: Array  # (k, d) bool
 
-    def forget(self, row: int) -> None:
+    def reset(self, row: int) -> None:
         """Do nothing for a row that an empty cluster has received: its centroid has changed, so it is compared with all."""
 
 

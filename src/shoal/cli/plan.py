@@ -54,8 +54,8 @@ def workload(rows: Any, settings: FitSettings, assume_float64: bool = False) -> 
 
     load = Workload.of(rows)
     if settings.standardize:  # scaled rows are read in the dtype of the computation
-        itemsize = FLOAT64_BYTES if assume_float64 and rows.dtype.kind == "f" else load.wide
-        load = load._replace(itemsize=itemsize, wide=itemsize)
+        itemsize = FLOAT64_BYTES if assume_float64 and rows.dtype.kind == "f" else load.itemsize
+        load = load._replace(raw_itemsize=itemsize, itemsize=itemsize)
     return load
 
 

@@ -238,8 +238,8 @@ def _bytes_beside_fit(rows: Any, span: CountRange, settings: FitSettings) -> flo
     from .plan import PROGRAM_BYTES_OF_SEVERAL_FITS, bytes_by_part
 
     largest = replace(settings, clusters=span.counts[-1], threads=1)
-    beside = _bytes_with_sample(rows, span, largest, largest.clusters) - sum(bytes_by_part(rows, largest, 1).values())
-    return max(beside, PROGRAM_BYTES_OF_SEVERAL_FITS)
+    more = _bytes_with_sample(rows, span, largest, largest.clusters) - sum(bytes_by_part(rows, largest, 1).values())
+    return max(more, PROGRAM_BYTES_OF_SEVERAL_FITS)
 
 
 def _bytes_with_sample(rows: Any, span: CountRange, settings: FitSettings, count: int) -> float:

@@ -28,8 +28,8 @@ class Workload(NamedTuple):
 
     n: int
     d: int
-    itemsize: int  # bytes of a number as it is read
-    wide: int  # bytes of a number as it is computed with
+    raw_itemsize: int  # bytes of a number as it is read
+    itemsize: int  # bytes of a number as it is computed with
     row: float  # bytes of a sparse row; 0 for dense rows
     held: float  # bytes that the source keeps in memory
     fixed: float  # bytes that reading takes for any number of rows
@@ -40,8 +40,8 @@ class Workload(NamedTuple):
         """Return the workload of the rows of a source."""
         row = max(float(source.row_bytes), 8.0) if is_sparse(source.read(0, 0)) else 0.0
         fixed = (source.fingerprint() is not None) * UNPACKING_BYTES + source.unpacking
-        wide, held = working_dtype(source.dtype).itemsize, float(source.held_bytes)
-        return cls(*source.shape, source.dtype.itemsize, wide, row, held, fixed, has_weights)
+        itemsize, held = working_dtype(source.dtype).itemsize, float(source.held_bytes)
+        return cls(*source.shape, source.dtype.itemsize, itemsize, row, held, fixed, has_weights)
 
     def first(self, n: int) -> Workload:
         """Return the workload of the first n rows alone."""
@@ -50,7 +50,7 @@ class Workload(NamedTuple):
     @property
     def numbers(self) -> int:
         """Numbers in a dense row that takes as much memory as a row."""
-        return math.ceil(self.row / self.wide) if self.row else self.d
+        return math.ceil(self.row / self.itemsize) if self.row else self.d
 
     @property
     def block(self) -> int:
@@ -60,7 +60,7 @@ class Workload(NamedTuple):
     @property
     def block_bytes(self) -> float:
         """Bytes of a block as it is read and as it is computed with, and of results for each of its rows."""
-        return self.block * (max(3.5 * self.row + 64, 512) if self.row else self.d * (self.itemsize + 2.0 * self.wide))
+        return self.block * (max(3.5 * self.row + 64, 512) if self.row else self.d * (self.raw_itemsize + 2.0 * self.itemsize))
 
     def share_bytes(self, k: int, dense: bool) -> float:
         """Return the bytes of the sums of one block. A row may be subtracted from one cluster and added to another."""
@@ -83,7 +83,7 @@ def estimate_parts(model: Any, load: Workload, n_threads: int) -> dict[str, floa
     init = getattr(model, "init", None)
     share = load.share_bytes(0 if init is None else k, model._dense_shares)
     own = {
-        "centroids": k * d * (8.0 * double + load.wide * single),
+        "centroids": k * d * (8.0 * double + load.itemsize * single),
         "sums of blocks": share * (in_flight + model._dense_shares * n_threads) + 2 * min(12.0 * k * d, blocks * share),
         **model._memory(load),
     }

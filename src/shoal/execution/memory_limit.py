@@ -96,9 +96,9 @@ def plan_fit(model: Any, rows: Rows, limit: float | None, outer: MemoryPlan | No
 def plan_dtype(plan: MemoryPlan, model: Any, rows: Rows) -> MemoryPlan:
     """Return the plan for the dtype of the rows, which may be float64 where float32 was planned; raise if it is too large."""
     load = Workload.of(rows.source, rows.has_weights)
-    if plan.limit is None or load.wide == rows.dtype.itemsize:
+    if plan.limit is None or load.itemsize == rows.dtype.itemsize:
         return plan
-    n_threads, needed = _threads_within(model, load._replace(wide=rows.dtype.itemsize), plan.n_threads, plan.limit)
+    n_threads, needed = _threads_within(model, load._replace(itemsize=rows.dtype.itemsize), plan.n_threads, plan.limit)
     return MemoryPlan(n_threads, plan.limit, needed)
 
 

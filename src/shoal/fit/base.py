@@ -121,7 +121,7 @@ class BaseCentroidClusterer(BaseCentroidModel, ABC):
         """Return the bytes that a fit holds for all rows, in addition to centroids and blocks, by purpose."""
         random = callable(self.init) or (isinstance(self.init, str) and self.init == "random")
         several = random or self.n_init not in ("auto", 1)  # starts, the best of which is held during the next
-        best = self.n_clusters * load.d * (8.0 + load.wide) * several  # centroids and sums of the best start
+        best = self.n_clusters * load.d * (8.0 + load.itemsize) * several  # centroids and sums of the best start
         return {"labels": (12.0 if several else 8.0) * load.n, "best start": best}
 
     def _init_memory(self, load: Workload) -> float:

@@ -113,7 +113,7 @@ def fill(rows: Rows, state: Any, sums: Array, weight_sums: Array, squares: Array
                 counts[j] += sign
             state.labels[row] = new
             if state.bounds is not None:
-                state.bounds.forget(row)
+                state.bounds.reset(row)
             here = rows.prepare(placed[done : done + 1])
             near = block.pair_distances(np.arange(len(ids)), np.zeros(len(ids), np.int64), here)
             far = np.minimum(far, near)

@@ -59,7 +59,7 @@ class GroupBounds(NamedTuple):
     tiles: Array  # (tiles + 1): start of each tile in `order`
     groups: Array  # (groups + 1): start of each group in `order`
 
-    def forget(self, row: int) -> None:
+    def reset(self, row: int) -> None:
         """Reset the bounds of a row to the trivial ones, infinity and zero."""
         self.upper[row], self.lower[row] = np.inf, 0
 

@@ -68,7 +68,7 @@ def assign_auto(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], Any]
         if not bounds.with_heads and reassigned > bounds.start_below:
             return partition.label_all(rows, state), bounds
     elif bounds.n_steps > 1 and not bounds.with_heads and not projected.pays(rows, state):
-        bounds.forget(slice(None))
+        bounds.reset(slice(None))
         return partition.label_all(rows, state), bounds._replace(n_steps=0, start_below=reassigned / 2)
     return projected.assign(rows, state._replace(bounds=bounds))
 

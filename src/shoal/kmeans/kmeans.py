@@ -196,7 +196,7 @@ class KMeans(BaseCentroidClusterer):
         return tags
 
     def _memory(self, load: Workload) -> dict[str, float]:
-        return {**super()._memory(load), **memory(self.algorithm, load.n, load.d, self.n_clusters, load.wide)}
+        return {**super()._memory(load), **memory(self.algorithm, load.n, load.d, self.n_clusters, load.itemsize)}
 
     def _fitted_schema(self) -> dict[str, Spec]:
         return {**super()._fitted_schema(), "algorithm_": Choice(tuple(ALGORITHMS))}

@@ -306,7 +306,7 @@ class NestedKMeans(BaseCentroidClusterer):
         return tags
 
     def _memory(self, load: Workload) -> dict[str, float]:
-        bounds = memory(self.algorithm, load.n, load.d, self.n_clusters, load.wide)
+        bounds = memory(self.algorithm, load.n, load.d, self.n_clusters, load.itemsize)
         return {**super()._memory(load), "indices of the batch": 2.0 * load.n, **bounds}
 
     def _fitted_schema(self) -> dict[str, Spec]:

@@ -41,7 +41,7 @@ MAX_COLUMNS_FOR_GAPS = 128  # columns up to which distances between centroids ar
 TRIAL_ROWS = 120  # rows on which the cost of a step with and without heads is measured
 TRIALS = 2  # of which the fastest counts
 MAX_REASSIGNED_AT_START = 0.25  # share of reassigned rows above which the centroids move too far for bounds without heads
-OPEN_PACK_COST = 30  # cost of a row and pack that the bounds leave open, beside its columns, in multiply-adds of a vector
+OPEN_PACK_COST = 30  # cost of a row and pack that the bounds leave open, without its columns, in multiply-adds of a vector
 TRIAL_STEPS = (0, 3, 10)  # steps before which heads are tried: what they exclude changes as the centroids settle
 BOUND_RANGE = 8.0  # largest lower bound that can be stored, in median norms of the rows
 
@@ -60,7 +60,7 @@ class ProjectedBounds(NamedTuple):
     n_steps: int = 0  # since the bounds were made
     start_below: float = MAX_REASSIGNED_AT_START  # share of reassigned rows below which bounds without heads are begun
 
-    def forget(self, row: int | slice) -> None:
+    def reset(self, row: int | slice) -> None:
         """Reset the bounds of rows to the trivial ones, infinity and zero."""
         self.upper[row], self.lower[row] = np.inf, 0
 
@@ -267,7 +267,7 @@ def assign_by_bounds(rows: Rows, state: Partition) -> tuple[Iterable[StepStats],
     b: ProjectedBounds = state.bounds
     C = state.centers
     if squares_underflow(C, np.einsum("ij,ij->i", C, C, dtype=np.float64)):  # scores in this dtype are not precise enough
-        b.forget(slice(None))
+        b.reset(slice(None))
         return label_all(rows, state), b._replace(anchor=C)
     gap = gaps(C) if C.shape[1] <= MAX_COLUMNS_FOR_GAPS else np.zeros(len(C))
     moved = (*b.movement_to(C), gap)

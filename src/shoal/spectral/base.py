@@ -164,10 +164,10 @@ class BaseSpectralClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
     def _memory(self, load: Workload) -> dict[str, float]:
         """Return the bytes that a fit holds for all rows, and for those that they are compared with at a time."""
         n, sample = load.n, min(load.n, SIGMA_SAMPLE_ROWS)
-        compared = 3.0 * load.wide * load.d * self._n_compared_rows(load)
-        sampled = 64.0 * sample**2 + sample * load.numbers * (load.itemsize + load.wide + 8.0)
+        compared = 3.0 * load.itemsize * load.d * self._n_compared_rows(load)
+        sampled = 64.0 * sample**2 + sample * load.numbers * (load.raw_itemsize + load.itemsize + 8.0)
         return {
-            "eigenvectors": n * self.n_clusters * (16.0 + 3 * load.wide),
+            "eigenvectors": n * self.n_clusters * (16.0 + 3 * load.itemsize),
             "keys and labels": 64.0 * n,
             "rows to compare with": max(compared, sampled),
         }

@@ -136,7 +136,7 @@ class BaseLaplacianClusterer(BaseSpectralClusterer):
 
     def _memory(self, load: Workload) -> dict[str, float]:
         """Return the bytes that a fit holds for all rows, and for those that they are compared with at a time."""
-        held = {"affinities": 3.0 * load.wide * load.n**2} if self.store and self.affinity != "knn" else {}
+        held = {"affinities": 3.0 * load.itemsize * load.n**2} if self.store and self.affinity != "knn" else {}
         return {**super()._memory(load), **held}
 
 
