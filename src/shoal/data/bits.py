@@ -104,7 +104,11 @@ class BitBlock(DenseBlock):
                 bits.nearest(self.X[s], centers.Z, labels[s], distances[s])
         return labels, distances
 
-    def nearest(self, centers: Centers, guess: Array | None = None) -> Array:
+    def relabel(self, centers: Centers, labels: Array) -> None:
+        """Set the label of each row, in place."""
+        labels[:] = self.nearest(centers)
+
+    def nearest(self, centers: Centers) -> Array:
         """Return the label of each row."""
         return self.nearest_and_far(centers)[0]
 

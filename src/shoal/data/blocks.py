@@ -161,12 +161,18 @@ class DenseBlock:
         """Return some rows as a block."""
         return DenseBlock(self.X[rows])
 
-    def nearest(self, centers: Centers, guess: Array | None = None) -> Array:
-        """Return the label of each row. Labels that are likely to be right, such as the previous ones, save time."""
+    def nearest(self, centers: Centers) -> Array:
+        """Return the label of each row."""
+        labels = np.full(len(self), -1, np.int32)
+        self.relabel(centers, labels)
+        return labels
+
+    def relabel(self, centers: Centers, labels: Array) -> None:
+        """Set the label of each row, in place. Present labels that are likely to be right save time; -1 for none."""
         if centers.in_double is not None and self.X.dtype == np.float32:
-            return DenseBlock(self.X.astype(np.float64)).nearest(centers.in_double, guess)
+            DenseBlock(self.X.astype(np.float64)).relabel(centers.in_double, labels)
+            return
         n, d = self.X.shape
-        labels = np.full(n, -1, np.int32) if guess is None else guess.copy()
         limits, second = np.empty((2, n), self.X.dtype)
         error, k = rounding(self.X.dtype, d), len(centers.C)
         size = max(1, FUSED_MULTIPLICATIONS_PER_CALL // (k * max(d, 1) * dense_kernels.TILE)) * dense_kernels.TILE
@@ -180,7 +186,6 @@ class DenseBlock:
             dense_kernels.margins(self.X[s], error, centers.norms2, labels[s], margin)
             limits[s] += margin
         _label_undecided(self, np.flatnonzero(~(second > limits)), limits, centers, labels)
-        return labels
 
     def scores(self, centers: Centers, columns: slice) -> Array:
         """Return the scores |c|^2 - 2 x.c, (rows, centroids). Less `slack_of` the row, they are lower bounds."""
@@ -234,9 +239,12 @@ class SparseBlock:
     def take(self, rows: Array | slice) -> SparseBlock:
         return SparseBlock(self.X[rows])
 
-    def nearest(self, centers: Centers, guess: Array | None = None) -> Array:
+    def relabel(self, centers: Centers, labels: Array) -> None:
+        labels[:] = self.nearest(centers)
+
+    def nearest(self, centers: Centers) -> Array:
         if centers.in_double is not None and self.X.dtype == np.float32:
-            return SparseBlock(self.X.astype(np.float64)).nearest(centers.in_double, guess)
+            return SparseBlock(self.X.astype(np.float64)).nearest(centers.in_double)
         n = len(self)
         labels = np.empty(n, np.int32)
         best, second = np.empty((2, n), self.X.dtype)

@@ -95,7 +95,7 @@ def energy(rows: Rows, state: Partition) -> float:
 def label_block(block: Block, labels: Array, old: Array, weights: Array, centers: Centers, recompute: bool) -> StepStats:
     """Label a block by comparing every row with every centroid, and return its share of the step."""
     k = len(centers.C)
-    labels[:] = block.nearest(centers, old)
+    block.relabel(centers, labels)
     return StepStats(block.moves(weights, old, labels, k, recompute), len(block), len(block) * k)
 
 
