@@ -27,9 +27,12 @@ def client(cluster):
 
 @pytest.fixture
 def all_workers(client, cluster):
-    """Wait until workers that died in an earlier test are back. Dask restarts none after 15 s unless the cluster is scaled."""
+    """Wait until there are two workers again: an earlier test may have killed some, or added one that is still being retired.
+
+    Dask restarts no worker after 15 s unless the cluster is scaled.
+    """
     started = time.monotonic()
-    while len(client.nthreads()) < 2:
+    while len(client.nthreads()) != 2:
         assert time.monotonic() - started < 120
         cluster.scale(2)
         time.sleep(0.5)
