@@ -1,6 +1,6 @@
 """Scores of a few rows and a few centroids at a time, in vector registers, reduced before they are stored.
 
-A *tile* is `ROWS` rows times one *pack* of centroids, which fill the lanes of a vector. Its scores ``|c|^2 - 2 x.c`` are
+A *tile* is `ROWS` rows times one or two *packs* of centroids, each of which fills the lanes of a vector. Its scores ``|c|^2 - 2 x.c`` are
 accumulated over all columns in registers, like the inner kernel of a GEMM. Instead of a matrix of scores, a tile leaves only
 the scores at or below the limit of their row and the lowest of the others. Rows are addressed by index, so that rows left open
 by distance bounds need not be copied together, and a pack stays in the first-level cache while many rows are compared with it.
@@ -19,10 +19,9 @@ from . import DOWN, TINY, UP, fast_kernel
 
 PACK_BYTES = 64  # of a pack of one column: 16 centroids in float32, 8 in float64
 
-# Rows of a tile: one accumulator each, and as many as the registers hold. AVX-512 has 32 registers of 64 bytes, of which two
-# packs' worth of latency must be covered; AVX2 has 16 registers of 32 bytes, of which a pack takes two.
-ROWS = 12 if binding.get_host_cpu_features().get("avx512f", False) else 6
-
+# Rows of a tile, and its packs at most: as many accumulators as the registers hold. AVX-512 has 32 registers of 64 bytes; a
+# coordinate of a row that is loaded once then serves two packs. AVX2 has 16 registers of 32 bytes, of which a pack takes two.
+ROWS, PACKS_PER_TILE = (12, 2) if binding.get_host_cpu_features().get("avx512f", False) else (6, 1)
 
 # Bytes of the rows that are compared with one pack after another, and their number at most, so that they, their bounds and a
 # pack stay in the second-level cache.
@@ -51,8 +50,11 @@ def pack_norms(z2):
     return filled.reshape(-1, n_lanes)
 
 
-def _tile(with_lows):
-    """Return the intrinsic that scores a tile, with or without the lowest score of the lanes that miss the limit."""
+def _tile(with_lows, n_packs):
+    """Return the intrinsic that scores a tile, with or without the lowest score of the lanes that miss the limit.
+
+    The lowest score of a row is over all packs of the tile. `scores` and `hits` have a row for each row and pack, pack by pack.
+    """
 
     def score_tile(typingctx, X, rows, first, packs, p, z2, limits, scores, hits, lows):
         number = X.dtype
@@ -64,9 +66,9 @@ def _tile(with_lows):
                 return context.make_array(signature.args[n])(context, b, args[n])
 
             X, rows, packs, z2, limits, scores, hits, lows = (array(n) for n in (0, 1, 3, 5, 6, 7, 8, 9))
-            first, p = args[2], args[4]
+            first = args[2]
             scalar, i64 = context.get_value_type(number), ir.IntType(64)
-            vector, i32 = ir.VectorType(scalar, n_lanes), ir.IntType(32)
+            vector, i32, mask_type = ir.VectorType(scalar, n_lanes), ir.IntType(32), ir.IntType(n_lanes)
             undefined = ir.Constant(vector, ir.Undefined)
 
             def integer(n):
@@ -86,8 +88,9 @@ def _tile(with_lows):
             d = cgutils.unpack_tuple(b, X.shape)[1]
             ids = [b.sext(b.load(b.gep(rows.data, [b.add(first, integer(r))])), i64) for r in range(ROWS)]
             x = [b.gep(X.data, [b.mul(i, d)]) for i in ids]
-            z = b.gep(packs.data, [b.mul(p, b.mul(d, integer(n_lanes)))])
-            start = load(b.gep(z2.data, [b.mul(p, integer(n_lanes))]))
+            numbers = [b.add(args[4], integer(q)) for q in range(n_packs)]
+            z = [b.gep(packs.data, [b.mul(p, b.mul(d, integer(n_lanes)))]) for p in numbers]
+            starts = [load(b.gep(z2.data, [b.mul(p, integer(n_lanes))])) for p in numbers]
             name = f"llvm.fmuladd.v{n_lanes}f{number.bitwidth}"
             multiply_add = cgutils.get_or_insert_function(b.module, ir.FunctionType(vector, [vector] * 3), name)
 
@@ -95,38 +98,48 @@ def _tile(with_lows):
             head, body, after, store, end = (b.append_basic_block(name) for name in ("head", "body", "after", "store", "end"))
             b.branch(head)
             b.position_at_end(head)
-            t, sums = b.phi(i64), [b.phi(vector) for _ in range(ROWS)]
+            t, sums = b.phi(i64), [[b.phi(vector) for _ in range(ROWS)] for _ in range(n_packs)]
             t.add_incoming(integer(0), before)
-            for phi in sums:
-                phi.add_incoming(start, before)
+            for start, of_pack in zip(starts, sums, strict=True):
+                for phi in of_pack:
+                    phi.add_incoming(start, before)
             b.cbranch(b.icmp_signed("<", t, d), body, after)
             b.position_at_end(body)
-            column = load(b.gep(z, [b.mul(t, integer(n_lanes))]))
-            for r, phi in enumerate(sums):
-                phi.add_incoming(b.call(multiply_add, [broadcast(b.load(b.gep(x[r], [t]))), column, phi]), body)
+            columns = [load(b.gep(pointer, [b.mul(t, integer(n_lanes))])) for pointer in z]
+            for r in range(ROWS):
+                coordinate = broadcast(b.load(b.gep(x[r], [t])))
+                for column, of_pack in zip(columns, sums, strict=True):
+                    of_pack[r].add_incoming(b.call(multiply_add, [coordinate, column, of_pack[r]]), body)
             t.add_incoming(b.add(t, integer(1)), body)
             b.branch(head)
 
             b.position_at_end(after)
             infinite = ir.Constant(vector, [float("inf")] * n_lanes)
-            masks, anything = [], ir.Constant(ir.IntType(n_lanes), 0)
-            for r, score in enumerate(sums):
-                hit = b.fcmp_ordered("<=", score, broadcast(b.load(b.gep(limits.data, [ids[r]]))))
-                masks.append(b.bitcast(hit, ir.IntType(n_lanes)))
-                anything = b.or_(anything, masks[-1])
+            limit = [broadcast(b.load(b.gep(limits.data, [i]))) for i in ids]
+            masks, anything = {}, ir.Constant(mask_type, 0)
+
+            def lower(one, other):
+                return b.select(b.fcmp_ordered("<", one, other), one, other)
+
+            for r in range(ROWS):
+                low = infinite
+                for q, of_pack in enumerate(sums):
+                    hit = b.fcmp_ordered("<=", of_pack[r], limit[r])
+                    masks[q, r] = b.bitcast(hit, mask_type)
+                    anything = b.or_(anything, masks[q, r])
+                    low = lower(b.select(hit, infinite, of_pack[r]), low) if with_lows else low
                 if with_lows:
-                    low, width = b.select(hit, infinite, score), n_lanes
+                    width = n_lanes
                     while width > 1:
                         width //= 2
-                        other = shuffled(low, [(lane + width) % n_lanes for lane in range(n_lanes)])
-                        low = b.select(b.fcmp_ordered("<", low, other), low, other)
+                        low = lower(low, shuffled(low, [(lane + width) % n_lanes for lane in range(n_lanes)]))
                     b.store(b.extract_element(low, ir.Constant(i32, 0)), b.gep(lows.data, [integer(r)]))
-            b.cbranch(b.icmp_unsigned("==", anything, ir.Constant(ir.IntType(n_lanes), 0)), end, store)
+            b.cbranch(b.icmp_unsigned("==", anything, ir.Constant(mask_type, 0)), end, store)
             b.position_at_end(store)
-            for r, score in enumerate(sums):
-                at = b.bitcast(b.gep(scores.data, [integer(r * n_lanes)]), ir.PointerType(vector))
-                b.store(score, at).align = number.bitwidth // 8
-                b.store(b.zext(masks[r], i64), b.gep(hits.data, [integer(r)]))
+            for (q, r), mask in masks.items():
+                at = b.bitcast(b.gep(scores.data, [integer((q * ROWS + r) * n_lanes)]), ir.PointerType(vector))
+                b.store(sums[q][r], at).align = number.bitwidth // 8
+                b.store(b.zext(mask, i64), b.gep(hits.data, [integer(q * ROWS + r)]))
             b.branch(end)
             b.position_at_end(end)
             return b.zext(anything, i64)
@@ -136,7 +149,8 @@ def _tile(with_lows):
     return intrinsic(score_tile)
 
 
-_hits_of_tile, _score_tile = _tile(False), _tile(True)
+_hits_of_tile, _score_tile = _tile(False, 1), _tile(True, 1)
+_hits_of_wide_tile, _score_wide_tile = _tile(False, PACKS_PER_TILE), _tile(True, PACKS_PER_TILE)
 
 
 @intrinsic
@@ -203,8 +217,8 @@ def two_best_packed(
     """Find the two lowest scores of each row."""
     n, n_lanes = X.shape[0], packs.shape[2]
     dtype = X.dtype.type
-    scores = np.empty((ROWS, n_lanes), X.dtype)
-    hits, lows = np.empty(ROWS, np.int64), np.empty(ROWS, X.dtype)
+    scores = np.empty((ROWS * PACKS_PER_TILE, n_lanes), X.dtype)
+    hits, lows = np.empty(ROWS * PACKS_PER_TILE, np.int64), np.empty(ROWS, X.dtype)
     rows = np.empty(-(-n // ROWS) * ROWS, np.int32)
     for i in range(rows.shape[0]):
         rows[i] = min(i, n - 1)
@@ -227,26 +241,32 @@ def two_best_packed(
                 j = labels[i]
                 score = lows[i - first] if j < 0 else z2[j // n_lanes, j % n_lanes] - 2 * _product(X, i, C, j)
                 limits[i] = _limit(score, norms[i], double)
-        for p in range(packs.shape[0]):
+        p = 0
+        while p < packs.shape[0]:
+            wide = p + PACKS_PER_TILE <= packs.shape[0]
             for first in range(start, stop, ROWS):
-                if _hits_of_tile(X, rows, first, packs, p, z2, limits, scores, hits, lows) == 0:
+                if wide:
+                    anything = _hits_of_wide_tile(X, rows, first, packs, p, z2, limits, scores, hits, lows)
+                else:
+                    anything = _hits_of_tile(X, rows, first, packs, p, z2, limits, scores, hits, lows)
+                if anything == 0:
                     continue
-                for r in range(min(ROWS, n - first)):
-                    mask = hits[r]
-                    if mask == 0:
+                for slot in range(ROWS * PACKS_PER_TILE if wide else ROWS):
+                    mask, i = hits[slot], first + slot % ROWS
+                    if mask == 0 or i >= n:
                         continue
-                    i = first + r
                     while mask:
                         lane = _lowest_lane(mask)
                         mask &= mask - 1
-                        score = scores[r, lane]
+                        score = scores[slot, lane]
                         if score < best[i]:
                             second[i] = best[i]
                             best[i] = score
-                            labels[i] = p * n_lanes + lane
+                            labels[i] = (p + slot // ROWS) * n_lanes + lane
                         elif score < second[i]:
                             second[i] = score
                     limits[i] = min(limits[i], _limit(best[i], norms[i], double))
+            p += PACKS_PER_TILE if wide else 1
 
 
 @fast_kernel
@@ -390,8 +410,8 @@ def settle_rows(
     order, group_of, starts, packs, z2, C, norms2 = centers
     n_rows, n_groups, n_lanes, width = rows.shape[0], starts.shape[0] - 1, packs.shape[2], heads.shape[0]
     in_all_columns = heads.shape[1] == X.shape[1]
-    scores = np.empty((ROWS, n_lanes), X.dtype)
-    hits, lows = np.empty(ROWS, np.int64), np.empty(ROWS, X.dtype)
+    scores = np.empty((ROWS * PACKS_PER_TILE, n_lanes), X.dtype)
+    hits, lows = np.empty(ROWS * PACKS_PER_TILE, np.int64), np.empty(ROWS, X.dtype)
     # Arrays below are indexed like `heads`: by the position among the undecided rows, or by the row if there are no heads.
     at, place, selected = np.empty(n_rows, np.int32), np.empty(width, np.int32), np.empty(n_rows + ROWS, np.int32)
     limits = np.empty(width, X.dtype)  # of scores
@@ -426,20 +446,28 @@ def settle_rows(
         for q in range(count, count + ROWS):
             selected[q] = selected[count - 1]
         opened += count * (starts[g + 1] - starts[g])
-        for p in range(starts[g], starts[g + 1]):
+        p = starts[g]
+        while p < starts[g + 1]:
+            wide = p + PACKS_PER_TILE <= starts[g + 1]
             for first in range(0, count, ROWS):
-                anything = _score_tile(heads, selected, first, packs, p, z2, limits, scores, hits, lows)
+                if wide:
+                    anything = _score_wide_tile(heads, selected, first, packs, p, z2, limits, scores, hits, lows)
+                else:
+                    anything = _score_tile(heads, selected, first, packs, p, z2, limits, scores, hits, lows)
                 for r in range(min(ROWS, count - first)):
                     s = selected[first + r]
                     if lows[r] < floor[s]:
                         floor[s] = lows[r]
-                    if anything == 0:
+                if anything == 0:
+                    continue
+                for slot in range(ROWS * PACKS_PER_TILE if wide else ROWS):
+                    if hits[slot] == 0 or first + slot % ROWS >= count:
                         continue
-                    mask = hits[r]
+                    s, mask = selected[first + slot % ROWS], hits[slot]
                     while mask:
                         lane = _lowest_lane(mask)
                         mask &= mask - 1
-                        candidate = order[p * n_lanes + lane]
+                        candidate = order[(p + slot // ROWS) * n_lanes + lane]
                         i = place[s]
                         label = labels[i]
                         if candidate == label:
@@ -451,8 +479,8 @@ def settle_rows(
                             if square > best[s]:
                                 runner_up[s] = min(runner_up[s], square)
                                 continue
-                        elif np.float64(scores[r, lane]) > best[s] - norm[s] + off:  # the limit has become lower
-                            floor[s] = min(floor[s], scores[r, lane])
+                        elif np.float64(scores[slot, lane]) > best[s] - norm[s] + off:  # the limit has become lower
+                            floor[s] = min(floor[s], scores[slot, lane])
                             continue
                         if not known[s]:  # only now is the distance itself needed, instead of an upper bound
                             best[s], known[s] = _distance2(X, i, C, label), True
@@ -471,6 +499,7 @@ def settle_rows(
                             limits[s] = distance - norm[s] + off
                         else:
                             runner_up[s] = min(runner_up[s], distance)
+            p += PACKS_PER_TILE if wide else 1
         for q in range(count):
             s = selected[q]
             i = place[s]
