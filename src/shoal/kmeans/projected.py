@@ -37,7 +37,9 @@ HEAD_COLUMNS = (32, 64)  # the last column is the norm of the remainder
 MAX_GROUPS = 64  # groups of centroids, each with a lower bound of two bytes per row
 MAX_BOUNDS_SHARE = 0.2  # bytes of lower bounds relative to those of the row, above which groups are larger
 MAX_PRODUCTS_PER_CALL = 1 << 30  # multiplications per kernel call, which cannot be interrupted: about 50 ms
+MAX_BYTES_PER_CALL = 1 << 21  # of rows: the kernels read them several times, and they should stay in the cache meanwhile
 MAX_COLUMNS_FOR_GAPS = 128  # columns up to which distances between centroids are worth their cost, for all k
+MIN_ROWS_PER_CALL = 240  # as a call takes some microseconds
 TRIAL_ROWS = 120  # rows on which the cost of a step with and without heads is measured
 TRIALS = 2  # of which the fastest counts
 MAX_REASSIGNED_AT_START = 0.25  # share of reassigned rows above which the centroids move too far for bounds without heads
@@ -234,7 +236,8 @@ def assign_block(
     """Assign the rows of one block and return the changes of the cluster sums."""
     k, d = plan.packed.C.shape
     n_undecided, n_computed = 0, 0.0
-    for s in pieces(len(block), max(MAX_PRODUCTS_PER_CALL // (k * d), tiles.ROWS)):
+    size = min(MAX_PRODUCTS_PER_CALL // (k * d), MAX_BYTES_PER_CALL // (block.X.itemsize * d))
+    for s in pieces(len(block), max(size, MIN_ROWS_PER_CALL)):
         undecided, computed = settle(block.X[s], labels[s], upper[s], lower[s], plan)
         n_undecided, n_computed = n_undecided + undecided, n_computed + computed
     return StepStats(block.moves(weights, old, labels, k, plan.recompute), n_undecided, int(n_computed))
