@@ -178,7 +178,18 @@ def test_dates_that_python_does_not_have(capsys, rows, column):
     feather.write_feather(pa.table({"when": dates, "a": rows[:, 0], "b": rows[:, 1]}), "rows.arrow")
     arguments = ("fit", "rows.arrow", "-k", 2, "-q", "-o", "out", "--columns", "a,b", column, "when")
     assert "report" in result(capsys, *arguments)["files"]
-    assert "out of range" in Path("out/report.html").read_text()
+    assert "unreadable timestamp" in Path("out/report.html").read_text()
+
+
+def test_identifiers_of_invalid_text(capsys, rows):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    offsets = pa.array(np.arange(301, dtype=np.int32)).buffers()[1]
+    words = pa.StringArray.from_buffers(300, offsets, pa.py_buffer(b"\xff" * 300))
+    parquet.write_table(pa.table({"word": words, "a": rows[:, 0], "b": rows[:, 1]}), "rows.parquet")
+    printed = result(capsys, "fit", "rows.parquet", "-k", 2, "-q", "-o", "out", "--id-column", "word")
+    assert (printed["files"]["labels"], printed["files"]["report"]) == ("out/labels.npy", "out/report.html")
+    with pytest.raises(shoal.exceptions.InvalidFileError, match=r"rows\.parquet, column 'word'"):
+        np.asarray(shoal.open_rows("rows.parquet", id_column="word").ids)
 
 
 HOSTILE = "[/] =cmd a\nb\x1b[31m<i>\u202e"

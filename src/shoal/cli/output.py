@@ -161,6 +161,7 @@ def write_labels(path: Path, labels: Any, ids: Any = None) -> None:
         try:
             for names in [np.arange(len(labels))] if ids is None else ids:
                 part = pa.table({"id": names, "label": labels[start : start + len(names)]})
+                part.validate(full=True)  # pyarrow reads and writes invalid UTF-8, which other programs reject
                 writer = writer or stack.enter_context(pq.ParquetWriter(file, part.schema))
                 writer.write_table(part)
                 start += len(names)

@@ -146,7 +146,7 @@ def _as_text(value: Any) -> str:
         try:
             value = value.as_py()
         except (ValueError, OverflowError):  # a date that Python does not have, or invalid UTF-8
-            return f"({value.type} out of range)"
+            return f"(unreadable {value.type})"
     if value is None or (not isinstance(value, str) and str(value) in MISSING_VALUES):
         return ""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
