@@ -107,7 +107,11 @@ def _scatter_rows(sums: Any, at: Array, k: int) -> Any:
 
 
 def rounding(dtype: np.dtype, columns: int) -> float:
-    """Return a bound of the error of a score, relative to |x|^2 + |c|^2: a wide margin over random rounding errors."""
+    """Return a bound of the error of a score, relative to |x|^2 + |c|^2.
+
+    A wide margin over random rounding errors, and not less than the error of a sum in parts of 1024 terms, even if all its
+    rounding errors have the same sign.
+    """
     return float(np.finfo(dtype).eps) * (64 + 32 * math.sqrt(columns))
 
 
