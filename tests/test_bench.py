@@ -35,7 +35,10 @@ from shoal.cli.reproduce import PAPERS
         ),
         pytest.param(["scaleout", "--only", "overhead"], ["a step on workers"], marks=pytest.mark.slow),
         (["plan"], ["GB of a machine", "added up on each machine"]),
-        (["map"], ["cluster against the fastest peer", "auto over the best single algorithm"]),
+        (
+            ["map", "calibration"],
+            ["cluster against the fastest peer", "auto over the best single algorithm", "largest true gain"],
+        ),
     ],
     ids=["kmeans", "spectral", "files", "dask", "plan", "map"],
 )

@@ -146,7 +146,7 @@ class TestRefined:
 
 
 def test_rare_far_rows_are_not_missed():
-    """A uniform sample of 20,000 of 100,000 rows would miss most of them, and each costs as much as a hundred others."""
+    """A uniform sample would miss most of them, and each costs as much as a hundred others."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100_000, 60)).astype(np.float32)
     far = rng.choice(len(X), 8, replace=False)

@@ -15,7 +15,7 @@ from .types import Array
 # Squared norm of the residual, relative to that of the row, below which the difference |x|^2 - |y|^2 has lost too many
 # digits and the residual is computed explicitly.
 MIN_RESIDUAL_RATIO = 1e-3
-SAMPLE = 4096  # rows from which the directions are computed; more rows would hardly change them
+SAMPLE = 2048  # rows from which the directions are computed; more rows would hardly change them
 
 
 def basis_of(X: Array, count: int, sweeps: int = 2) -> Array:

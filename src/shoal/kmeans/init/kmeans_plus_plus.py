@@ -35,7 +35,8 @@ from .sample import Sample, draw_sample, n_weighted_rows, row_keys
 # Rows by which candidates are compared, at least, and per centroid.
 MIN_TRIAL_ROWS = 2048
 TRIAL_ROWS_PER_CENTER = 8
-MAX_LARGER_TRIAL, MAX_WORK_FOR_LARGER_TRIAL = 1 << 16, 1 << 26  # rows, and rows x columns x centroids, up to which there are more
+# Rows, and rows x columns x centroids, up to which there are more.
+MAX_LARGER_TRIAL, MAX_WORK_FOR_LARGER_TRIAL = 1 << 16, 1 << 26
 MAX_GROWTH = 0.25  # new centroids per pass over the sample, relative to those there are: their draws do not know each other
 
 # Local search. Each swap costs a pass over the sample.
