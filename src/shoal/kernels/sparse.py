@@ -21,7 +21,8 @@ def scores(
     last = first + out.shape[1]
     for i in range(out.shape[0]):
         row = out[i]
-        row[:] = z2[first:last]
+        for j in range(row.shape[0]):
+            row[j] = z2[first + j]
         for p in range(indptr[i], indptr[i + 1]):
             v = data[p]
             column = ZT[indices[p], first:last]
