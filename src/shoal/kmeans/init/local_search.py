@@ -51,8 +51,7 @@ class RowDistances(NamedTuple):
 
 def row_distances(X: Array, rows: Rows) -> RowDistances:
     """Compute the norms of the rows X; `rows` are any rows whose executor is to be used."""
-    norms2, (n, d) = np.empty(len(X)), X.shape
-    dense.squared_norms(X, norms2)
+    norms2, (n, d) = DenseBlock(X).squared_norms(), X.shape
     slack = 2 * (rounding(X.dtype, d) * norms2 + underflow(X.dtype, d))
     some = rows.sibling(find_source(X))
     return RowDistances(X, some.with_block_rows(min(some.block_rows, max(-(-n // MIN_BLOCKS), MIN_BLOCK_ROWS))), norms2, slack)
@@ -106,13 +105,13 @@ def swap(
         luck = np.array(draws[done : done + tiles.lanes(X.dtype)])
         proposed = np.searchsorted(mass, luck * mass[-1], "right").clip(max=len(X) - 1)
         # The distance to the proposed centroid if that is nearer than the second nearest, else to the latter
-        for new, to_new in zip(proposed, distances.below(proposed, s.far).T, strict=True):
+        for new, to_new in zip(proposed, np.ascontiguousarray(distances.below(proposed, s.far).T), strict=True):
             done += 1
             saved = dense.swap_gain(weights, s.first, s.near, to_new, lost)
             out = int(lost.argmin())
             if lost[out] < saved * (1 - 1e-9):
                 chosen[out] = new
-                _update(X, X[chosen], s, out, np.ascontiguousarray(to_new))
+                _update(X, X[chosen], s, out, to_new)
                 break  # the other proposals refer to the distances before
     return chosen
 
