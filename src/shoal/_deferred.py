@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec
 from types import ModuleType
@@ -47,12 +46,16 @@ def deferred(names: Sequence[str]) -> Iterator[None]:
 
 
 class _Loader(SourceFileLoader):
+    """Loader that defers imports of the module that it executes."""
+
     def exec_module(self, module: ModuleType) -> None:
         with deferred(DEFERRED):
             super().exec_module(module)
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
+    """Finder of one module. Not derived from `importlib.abc.MetaPathFinder`, whose import takes long in Python 3.11."""
+
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != IMPORTER:
             return None
