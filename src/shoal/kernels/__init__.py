@@ -50,8 +50,9 @@ class _Cache(IndexDataCacheFile):  # type: ignore[misc]
 
 def _compile(fn: F, **options: Any) -> F:
     """Compile a function on its first call, with a cache on disk if a folder is writable."""
+    options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # C code never calls kernels by address
     try:
-        compiled = njit(nogil=True, cache=True, error_model="numpy", **options)(fn)
+        compiled = njit(cache=True, **options)(fn)
         if hasattr(compiled, "_cache"):  # absent if NUMBA_DISABLE_JIT is set
             compiled._cache._cache_file.__class__ = _Cache
         return compiled  # type: ignore[no-any-return]
@@ -59,7 +60,7 @@ def _compile(fn: F, **options: Any) -> F:
         if "no locator" not in str(error):
             raise
         _warn_uncached()
-        return njit(nogil=True, error_model="numpy", **options)(fn)  # type: ignore[no-any-return]
+        return njit(**options)(fn)  # type: ignore[no-any-return]
 
 
 def kernel(fn: F) -> F:
