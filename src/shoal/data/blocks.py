@@ -53,11 +53,12 @@ class SumDeltas(NamedTuple):
 
     def plus(self, other: SumDeltas) -> SumDeltas:
         """Return the sum of both. The arrays of `self` may be overwritten."""
-        ids = self.ids if np.array_equal(self.ids, other.ids) else np.union1d(self.ids, other.ids)
+        ids = _union(self.ids, other.ids)
         total = self if len(ids) == len(self.ids) else self._expand(ids)
-        at = np.searchsorted(ids, other.ids)
+        at = slice(None) if len(ids) == len(other.ids) else np.searchsorted(ids, other.ids)
         if is_sparse(self.sums):
-            total = total._replace(sums=total.sums + _scatter_rows(other.sums, at, len(ids)))
+            whole = other.sums if isinstance(at, slice) else _scatter_rows(other.sums, at, len(ids))
+            total = total._replace(sums=total.sums + whole)
         else:
             total.sums[at] += other.sums
         for mine, theirs in zip(total[2:5], other[2:5], strict=True):
@@ -85,6 +86,15 @@ class SumDeltas(NamedTuple):
         counts[self.ids] += self.counts
 
 
+def _union(a: Array, b: Array) -> Array:
+    """Return the sorted union of two sorted arrays of small numbers; several times faster than `np.union1d`."""
+    if np.array_equal(a, b) or not len(b):
+        return a
+    is_in = np.zeros(1 + max(a[-1] if len(a) else 0, b[-1]), bool)
+    is_in[a] = is_in[b] = True
+    return np.flatnonzero(is_in)
+
+
 def _scatter_rows(sums: Any, at: Array, k: int) -> Any:
     """Return a matrix of k rows with these rows at the given positions and zeros elsewhere, dense or sparse."""
     if not is_sparse(sums):
@@ -97,7 +107,11 @@ def _scatter_rows(sums: Any, at: Array, k: int) -> Any:
 
 
 def rounding(dtype: np.dtype, columns: int) -> float:
-    """Return a bound of the error of a score, relative to |x|^2 + |c|^2: a wide margin over random rounding errors."""
+    """Return a bound of the error of a score, relative to |x|^2 + |c|^2.
+
+    A wide margin over random rounding errors, and not less than the error of a sum in parts of 1024 terms, even if all its
+    rounding errors have the same sign.
+    """
     return float(np.finfo(dtype).eps) * (64 + 32 * math.sqrt(columns))
 
 

@@ -5,6 +5,17 @@ import numpy as np
 from . import fast_kernel, kernel
 
 MIN_REMAINDER = 1e-6  # part of |c|^2 below which |c|^2 - covered has lost so many digits that the difference is summed directly
+ENTRIES_PER_SUM = 1024  # entries of a row that are summed at once, as columns in `kernels.tiles`
+
+
+@fast_kernel
+def _add_products(data, indices, start, stop, ZT, first, row):
+    """Add the products of some entries with the columns of all centroids to the scores of a row."""
+    for p in range(start, stop):
+        v = data[p]
+        column = ZT[indices[p], first : first + row.shape[0]]
+        for j in range(row.shape[0]):
+            row[j] += v * column[j]
 
 
 @fast_kernel
@@ -18,16 +29,19 @@ def scores(
     out,  # OUT (m, c): scores of the centroids first .. first + c - 1
 ):
     """Compute the scores |c|^2 - 2 x.c of every row for c centroids."""
-    last = first + out.shape[1]
+    part = np.empty(out.shape[1], out.dtype)
     for i in range(out.shape[0]):
         row = out[i]
         for j in range(row.shape[0]):
             row[j] = z2[first + j]
-        for p in range(indptr[i], indptr[i + 1]):
-            v = data[p]
-            column = ZT[indices[p], first:last]
+        stop = min(indptr[i] + ENTRIES_PER_SUM, indptr[i + 1])
+        _add_products(data, indices, indptr[i], stop, ZT, first, row)
+        while stop < indptr[i + 1]:
+            start, stop = stop, min(stop + ENTRIES_PER_SUM, indptr[i + 1])
+            part[:] = 0
+            _add_products(data, indices, start, stop, ZT, first, part)
             for j in range(row.shape[0]):
-                row[j] += v * column[j]
+                row[j] += part[j]
 
 
 @fast_kernel

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...data.blocks import DenseBlock
 from ...data.cancellation import TimeUp, time_limit
 from ...data.frame import Frame
 from ...data.rows import Rows
@@ -32,12 +33,9 @@ from .local_search import RowDistances, row_distances, swap
 from .sample import Sample, draw_sample, n_weighted_rows, row_keys
 
 # Rows by which candidates are compared, at least, and per centroid.
-MIN_TRIAL_ROWS = 4096
+MIN_TRIAL_ROWS = 2048
 TRIAL_ROWS_PER_CENTER = 8
-MAX_LARGER_TRIAL, MAX_WORK_FOR_LARGER_TRIAL = (
-    1 << 16,
-    1 << 28,
-)  # rows, and rows x columns x centroids, up to which there are more
+MAX_LARGER_TRIAL, MAX_WORK_FOR_LARGER_TRIAL = 1 << 16, 1 << 26  # rows, and rows x columns x centroids, up to which there are more
 MAX_GROWTH = 0.25  # new centroids per pass over the sample, relative to those there are: their draws do not know each other
 
 # Local search. Each swap costs a pass over the sample.
@@ -104,15 +102,18 @@ def trial_size(d: int, k: int) -> int:
 class Trial(NamedTuple):
     """Rows by which candidates are compared: all of them, or rows at equal steps."""
 
-    rows: Array  # (m): their indices
-    weights: Array  # (m) float64: their weights
+    ids: Array  # (m): their indices
+    rows: Rows  # the rows, with an executor
+    weights: Array  # (m) float64
+    norms2: Array  # (m) float64: |x|^2
 
     @classmethod
-    def of(cls, weights: Array, size: int) -> Trial:
-        if len(weights) <= size:
-            return cls(np.arange(len(weights)), weights)
-        rows = np.linspace(0, len(weights) - 1, size).astype(int)
-        return cls(rows, weights[rows])
+    def of(cls, distances: RowDistances, weights: Array, size: int) -> Trial:
+        n = len(weights)
+        if n <= size:
+            return cls(np.arange(n), distances.rows, weights, distances.norms2)
+        ids = np.linspace(0, n - 1, size).astype(int)
+        return cls(ids, distances.subset(ids), weights[ids], distances.norms2[ids])
 
 
 def _greedy(distances: RowDistances, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline) -> Array:
@@ -122,7 +123,7 @@ def _greedy(distances: RowDistances, weights: Array, k: int, rng: np.random.Gene
     the pass, and compared by the distances to all centroids so far on the rows of a trial.
     """
     X, keys = distances.X, row_keys(distances.X)
-    trial = Trial.of(weights, trial_size(X.shape[1], k))
+    trial = Trial.of(distances, weights, trial_size(X.shape[1], k))
     chosen, least = np.empty(k, np.int64), np.full(len(X), np.inf)
     n_candidates, pace, j = 2 + int(np.log(k)), Pace(k, deadline), 0
     while j < k:
@@ -135,7 +136,7 @@ def _greedy(distances: RowDistances, weights: Array, k: int, rng: np.random.Gene
             deadline.skip("initial centroids were drawn without a choice between candidates")
         size = min(max(int(MAX_GROWTH * j), 1), tiles.lanes(X.dtype), k - j)
         tried = draw(rng, weights * least if j else weights, size * (1 if late or not j else n_candidates)).reshape(size, -1)
-        picked = _pick(distances, tried, trial, least[trial.rows]) if tried.shape[1] > 1 else tried[:, 0]
+        picked = _pick(distances, tried, trial, least[trial.ids]) if tried.shape[1] > 1 else tried[:, 0]
         picked = picked[np.sort(np.unique(keys[picked], return_index=True)[1])]  # equal rows only once
         distances.lower(picked, least)
         chosen[j : j + len(picked)] = picked
@@ -145,13 +146,18 @@ def _greedy(distances: RowDistances, weights: Array, k: int, rng: np.random.Gene
 
 def _pick(distances: RowDistances, tried: Array, trial: Trial, least: Array) -> Array:
     """Return the best candidate of each row of `tried`, one after the other; `least` are the distances of the trial's rows."""
-    X, norms2 = distances.X, distances.norms2[trial.rows]
-    products = np.dot(X[tried.ravel()], X[trial.rows].T).reshape(*tried.shape, -1)
+    parts = list(trial.rows.map_blocks(_products_block, distances.X[tried.ravel()]))
+    products = np.concatenate(parts, axis=1).reshape(*tried.shape, -1)
     saved, picked = np.empty(tried.shape[1]), np.empty(len(tried), np.int64)
     for b, ids in enumerate(tried):
         own = distances.norms2[ids]
-        dense.saved_energy(products[b], own, norms2, trial.weights, least, saved)
+        dense.saved_energy(products[b], own, trial.norms2, trial.weights, least, saved)
         best = int(saved.argmax())
         picked[b] = ids[best]
-        least = np.minimum(least, own[best] + norms2 - 2.0 * products[b, best])
+        least = np.minimum(least, own[best] + trial.norms2 - 2.0 * products[b, best])
     return picked
+
+
+def _products_block(block: DenseBlock, C: Array) -> Array:
+    products: Array = C @ block.X.T
+    return products
