@@ -18,7 +18,7 @@ from ..kernels import choice, tiles
 from ..kernels import dense as dense_kernels
 from ..kernels import sparse as sparse_kernels
 from .cancellation import pieces
-from .types import Array, is_sparse
+from .types import Array, contiguous, is_sparse, read_only
 
 # Columns up to which rows are compared along the lanes of a vector, instead of centroids.
 FUSED_MAX_COLUMNS = 24
@@ -132,8 +132,7 @@ def squares_underflow(C: Array, norms2: Array) -> bool:
 
 def _centers(C: Array, Z: Array) -> Centers:
     """Compute the norms of prepared centroids."""
-    norms2 = np.empty(len(C))
-    dense_kernels.squared_norms(C, norms2)
+    norms2 = DenseBlock(C).squared_norms()
     return Centers(C, Z, (norms2 * (1 - rounding(C.dtype, C.shape[1]))).astype(C.dtype), norms2)
 
 
@@ -144,9 +143,7 @@ class DenseBlock:
 
     def __init__(self, X: Array) -> None:
         self.width = int(X.shape[1])
-        self.X = X.view()
-        # Numba compiles separate versions for read-only and writeable arrays; with read-only blocks it compiles only one.
-        self.X.flags.writeable = False
+        self.X = read_only(X)
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -210,7 +207,7 @@ class DenseBlock:
     def pair_distances(self, rows: Array, ids: Array, centers: Centers) -> Array:
         """Return the squared distance of each pair (row, centroid)."""
         out = np.empty(len(rows))
-        dense_kernels.pair_distances(self.X, rows, ids, centers.C, out)
+        dense_kernels.pair_distances(self.X, contiguous(rows), contiguous(ids), centers.C, out)
         return out
 
     def moves(self, weights: Array, old: Array, new: Array, k: int, recompute: bool) -> SumDeltas:
@@ -283,8 +280,8 @@ class SparseBlock:
 
     def pair_distances(self, rows: Array, ids: Array, centers: Centers) -> Array:
         out = np.empty(len(rows))
-        X = self.X
-        sparse_kernels.pair_distances(X.data, X.indices, X.indptr, rows, ids, centers.C, centers.norms2, out)
+        X, pairs = self.X, (contiguous(rows), contiguous(ids))
+        sparse_kernels.pair_distances(X.data, X.indices, X.indptr, *pairs, centers.C, centers.norms2, out)
         return out
 
     def moves(self, weights: Array, old: Array, new: Array, k: int, recompute: bool) -> SumDeltas:

@@ -29,18 +29,19 @@ def scores(
     out,  # OUT (m, c): scores of the centroids first .. first + c - 1
 ):
     """Compute the scores |c|^2 - 2 x.c of every row for c centroids."""
-    last = first + out.shape[1]
     part = np.empty(out.shape[1], out.dtype)
     for i in range(out.shape[0]):
         row = out[i]
-        row[:] = z2[first:last]
+        for j in range(row.shape[0]):
+            row[j] = z2[first + j]
         stop = min(indptr[i] + ENTRIES_PER_SUM, indptr[i + 1])
         _add_products(data, indices, indptr[i], stop, ZT, first, row)
         while stop < indptr[i + 1]:
             start, stop = stop, min(stop + ENTRIES_PER_SUM, indptr[i + 1])
             part[:] = 0
             _add_products(data, indices, start, stop, ZT, first, part)
-            row += part
+            for j in range(row.shape[0]):
+                row[j] += part[j]
 
 
 @fast_kernel

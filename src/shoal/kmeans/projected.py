@@ -25,7 +25,7 @@ from ..data.blocks import DenseBlock, rounding, squares_underflow
 from ..data.cancellation import now, pieces
 from ..data.pca import SAMPLE, basis_of, head_of
 from ..data.rows import Rows
-from ..data.types import Array
+from ..data.types import Array, read_only
 from ..fit.partition import Partition, StepStats, label_all, sums_need_recompute
 from ..kernels import TINY, UP, tiles
 from .center_groups import gaps, group_centers
@@ -236,7 +236,7 @@ def settle(X: Array, labels: Array, upper: Array, lower: Array, heads: Array, pl
     rows, squares = rows[:count], squares[:count]
     if count:
         used = heads_of(X, slice(None) if count == len(X) else rows, heads, plan.basis) if n_heads else X
-        opened, computed = tiles.settle_rows(X, used, rows, squares, *precision, tuple(packed), labels, upper, lower)
+        opened, computed = tiles.settle_rows(X, read_only(used), rows, squares, *precision, tuple(packed), labels, upper, lower)
         n_computed += computed + opened * packed.packs.shape[2] * share
     return count, n_computed + count
 
@@ -259,7 +259,7 @@ def nearest(X: Array, packed: PackedCenters, n_packs: int) -> Array:
     """Return for each row, or head, the position of the nearest centroid of the first packs, up to rounding."""
     labels, (limits, second) = np.full(len(X), -1, np.int32), np.empty((2, len(X)), X.dtype)
     packs, z2 = packed.packs[:n_packs], packed.z2[:n_packs]
-    tiles.two_best_packed(X, rounding(X.dtype, X.shape[1]), packed.C, packs, z2, labels, limits, second)
+    tiles.two_best_packed(read_only(X), rounding(X.dtype, X.shape[1]), packed.C, packs, z2, labels, limits, second)
     return labels
 
 

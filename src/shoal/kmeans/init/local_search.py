@@ -63,8 +63,7 @@ class RowDistances(NamedTuple):
 
 def row_distances(X: Array, rows: Rows) -> RowDistances:
     """Compute the norms of the rows X; `rows` are any rows whose executor is to be used."""
-    norms2, d = np.empty(len(X)), X.shape[1]
-    dense.squared_norms(X, norms2)
+    norms2, d = DenseBlock(X).squared_norms(), X.shape[1]
     slack = 2 * (rounding(X.dtype, d) * norms2 + underflow(X.dtype, d))
     return RowDistances(X, in_shares(rows, X), norms2, slack)
 

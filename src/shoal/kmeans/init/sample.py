@@ -17,7 +17,7 @@ from sklearn.random_projection import SparseRandomProjection
 
 from ...data.blocks import Block
 from ...data.rows import Rows
-from ...data.types import Array
+from ...data.types import Array, read_only
 from ...fit.random_streams import Stream, generator
 from ...kernels import dense
 
@@ -34,7 +34,7 @@ ROWS_PER_DRAW = 1 << 20  # rows read together by priority sampling, which alloca
 def row_keys(X: Array) -> Array:
     """Return a number for each row that depends on its values only."""
     key = np.empty(len(X))
-    dense.weighted_sums(X, generator(0, Stream.ROW_KEYS).standard_normal(X.shape[1]), key)
+    dense.weighted_sums(read_only(X), generator(0, Stream.ROW_KEYS).standard_normal(X.shape[1]), key)
     return key
 
 
