@@ -90,7 +90,7 @@ def _write_report(path: Path, record: RunRecord, outcome: FitOutcome) -> None:
         seed=settings.seed,
         data=record["data"],
         fingerprint=record["fingerprint"],
-        date=record["begun"],
+        date=record["started"],
         seconds=outcome.seconds,
     )
     facts = gather(outcome.model, rows, options, origin, outcome.messages)

@@ -32,7 +32,7 @@ class RunRecord(TypedDict):
     format: str
     shoal: str  # version
     status: str
-    begun: str  # ISO 8601
+    started: str  # ISO 8601
     command: str
     data: str  # absolute path
     fingerprint: str  # of the data
@@ -79,7 +79,7 @@ RECORD_CHECKS: dict[str, Check] = {
     "format": _one_of("shoal run"),
     "status": _one_of("running", "done"),
     "data": lambda value: _is_text(value) and value != "",
-    **dict.fromkeys(("shoal", "begun", "command", "fingerprint"), _is_text),
+    **dict.fromkeys(("shoal", "started", "command", "fingerprint"), _is_text),
 }
 SETTINGS_CHECKS: dict[str, Check] = {
     "method": _one_of(*REGISTRY),

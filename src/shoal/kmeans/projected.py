@@ -63,7 +63,7 @@ class ProjectedBounds(NamedTuple):
     order: Array  # (k): the centroids, group by group
     groups: Array  # (groups + 1): start of each group in `order`, a multiple of the lanes of a pack
     n_steps: int = 0  # since the bounds were made
-    start_below: float = MAX_REASSIGNED_AT_START  # share of reassigned rows below which bounds without heads are begun
+    start_below: float = MAX_REASSIGNED_AT_START  # share of reassigned rows below which bounds without heads start
 
     def reset(self, row: int | slice) -> None:
         """Reset the bounds of rows to the trivial ones, infinity and zero."""

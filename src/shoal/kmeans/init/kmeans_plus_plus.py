@@ -26,9 +26,10 @@ from ...data.rows import Rows
 from ...data.sources import find_source
 from ...data.types import Array
 from ...execution.deadline import NO_DEADLINE, Deadline, Pace
-from ...fit.partition import advance, initial_partition, label_all
+from ...fit.partition import advance, initial_partition
 from ...fit.random_streams import draw, draw_at_once
 from ...kernels import dense, tiles
+from .. import lloyd
 from .local_search import RowDistances, row_distances, swap
 from .sample import Sample, draw_sample, n_weighted_rows, row_keys
 
@@ -75,7 +76,7 @@ def plus_plus_refined(rows: Rows, k: int, rng: np.random.Generator, deadline: De
     for _ in range(min(MAX_STEPS, MAX_COST * ratio)):
         try:
             with time_limit(deadline.end):
-                new, info = advance(some, state, lambda rows, state: (label_all(rows, state), None))
+                new, info = advance(some, state, lloyd.assign)
         except TimeUp:  # not noted as skipped: steps on all rows do the same work
             break
         state = new
