@@ -214,6 +214,16 @@ def _norm2(X, i):
 
 
 @fast_kernel
+def _norm2_and_product(X, i, C, j):
+    """Return |x|^2 of row i and x.c with centroid j, reading the row once."""
+    norm = product = X.dtype.type(0)
+    for t in range(X.shape[1]):
+        norm += X[i, t] * X[i, t]
+        product += X[i, t] * C[j, t]
+    return norm, product
+
+
+@fast_kernel
 def _product(X, i, C, j):
     """Return x.c of row i and centroid j in the dtype of the rows."""
     total = X.dtype.type(0)
@@ -271,13 +281,16 @@ def two_best_packed(
             last = min(first + ROWS, n)
             unknown = False
             for i in range(first, last):
-                norms[i] = _norm2(X, i)
                 unknown |= labels[i] < 0
             if unknown:  # the lowest score of the first pack gives a limit
                 _score_tile(X, rows, first, packs, 0, z2, limits, scores, hits, lows)
             for i in range(first, last):
                 j = labels[i]
-                score = lows[i - first] if j < 0 else z2[j // n_lanes, j % n_lanes] - 2 * _product(X, i, C, j)
+                if j < 0:
+                    norms[i], score = _norm2(X, i), lows[i - first]
+                else:
+                    norms[i], product = _norm2_and_product(X, i, C, j)
+                    score = z2[j // n_lanes, j % n_lanes] - 2 * product
                 limits[i] = _limit(score, norms[i], double)
         p = 0
         while p < packs.shape[0]:
