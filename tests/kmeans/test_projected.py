@@ -97,7 +97,7 @@ class TestAuto:
 
     @pytest.mark.parametrize(
         ("shape", "k", "chosen"),
-        [((3000, 10), 99, "lloyd"), ((3000, 10), 100, "projected"), ((3000, 499), 10, "lloyd"), ((3000, 500), 10, "projected")],
+        [((3000, 10), 99, "lloyd"), ((3000, 10), 100, "projected"), ((3000, 100), 24, "lloyd"), ((3000, 100), 25, "projected")],
     )
     def test_bounds_pay_from_some_work_a_row_on(self, shape, k, chosen):
         X = cloud(*shape, 0, np.float32)

@@ -100,8 +100,9 @@ class TestBlocks:
     def test_find_the_same_labels_with_bounds_and_without(self, d, monkeypatch):
         X = blobs(3000, d, 40, spread=2, dtype=np.float32)[0]
         monkeypatch.setattr("shoal.kmeans.dispatch.MIN_PAIRS_FOR_HEADS", 1)
+        monkeypatch.setattr("shoal.kmeans.dispatch.MIN_WORK_FOR_BOUNDS", 1)
         bounded = fit(X, first_rows(X, 40), max_iter=6, learning_rate=8.0, block_size=300)
-        monkeypatch.setattr("shoal.kmeans.dispatch.MIN_PRODUCTS_FOR_BOUNDS", 10**9)
+        monkeypatch.setattr("shoal.kmeans.dispatch.MIN_WORK_FOR_BOUNDS", 10**9)
         plain = fit(X, first_rows(X, 40), max_iter=6, learning_rate=8.0, block_size=300)
         np.testing.assert_array_equal(bounded.labels_, plain.labels_)
         np.testing.assert_array_equal(bounded.cluster_centers_, plain.cluster_centers_)

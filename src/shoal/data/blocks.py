@@ -20,8 +20,8 @@ from ..kernels import sparse as sparse_kernels
 from .cancellation import pieces
 from .types import Array, contiguous, is_sparse, read_only
 
-# Columns up to which rows are compared along the lanes of a vector, instead of centroids.
-FUSED_MAX_COLUMNS = 24
+# Columns and centroids up to which rows are compared along the lanes of a vector, instead of centroids.
+FUSED_MAX_COLUMNS, FUSED_MAX_CENTERS = 24, 96
 SCORES_AT_ONCE = 1 << 20  # entries of one score matrix, so that it stays in the cache
 # Entries of one score matrix of undecided rows. Fewer, since float64 distances of the same shape must stay in the cache too.
 UNDECIDED_SCORES_AT_ONCE = 1 << 17
@@ -154,7 +154,7 @@ class DenseBlock:
         centers = _centers(C, -2 * C)
         if squares_underflow(C, centers.norms2):
             centers = centers._replace(in_double=DenseBlock.prepare(C.astype(np.float64)))
-        if C.shape[1] <= FUSED_MAX_COLUMNS:
+        if C.shape[1] <= FUSED_MAX_COLUMNS and len(C) <= FUSED_MAX_CENTERS:
             return centers
         return centers._replace(packs=(tiles.pack(centers.Z), tiles.pack_norms(centers.z2)))
 
@@ -188,7 +188,7 @@ class DenseBlock:
         error, k = rounding(self.X.dtype, d), len(centers.C)
         size = max(1, FUSED_MULTIPLICATIONS_PER_CALL // (k * max(d, 1) * dense_kernels.TILE)) * dense_kernels.TILE
         for s in pieces(n, size):
-            if d > FUSED_MAX_COLUMNS:
+            if centers.packs:
                 packs, z2 = centers.packs
                 tiles.two_best_packed(self.X[s], error, centers.C, packs, z2, labels[s], limits[s], second[s])
                 continue

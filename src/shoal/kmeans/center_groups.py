@@ -68,14 +68,15 @@ def all_half_distances(C: Array) -> Array:
     return half
 
 
-def gaps(C: Array) -> Array:
-    """Return half the distance of each centroid to its nearest other centroid, rounded down, (k)."""
+def gaps(C: Array, some: Array | None = None) -> Array:
+    """Return half the distance of each centroid, or of some, to the nearest other centroid, rounded down."""
+    ids = np.arange(len(C)) if some is None else some
     block, centers = DenseBlock(C), DenseBlock.prepare(C)
-    lowest = np.empty(len(C))
-    for some in _pieces(C):
-        scores = block.take(some).scores(centers, slice(None))
-        scores[np.arange(len(scores)), np.arange(len(C))[some]] = np.inf
-        lowest[some] = scores.min(axis=1)
-    squared = lowest + centers.norms2 - 2 * slack_of(centers.norms2, C.dtype, C.shape[1])
+    lowest, norms2 = np.empty(len(ids)), centers.norms2[ids]
+    for s in pieces(len(ids), max(1, MAX_DISTANCES_PER_PIECE // len(C))):
+        scores = block.take(ids[s]).scores(centers, slice(None))
+        scores[np.arange(len(scores)), ids[s]] = np.inf
+        lowest[s] = scores.min(axis=1)
+    squared = lowest + norms2 - 2 * slack_of(norms2, C.dtype, C.shape[1])
     half: Array = np.maximum(np.sqrt(np.maximum(squared, 0)) / 2 * DOWN - TINY, 0)
     return half

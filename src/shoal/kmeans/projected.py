@@ -46,6 +46,7 @@ TRIAL_ROWS = 120  # rows on which the cost of a step with and without heads is m
 TRIALS = 2  # of which the fastest counts
 MAX_REASSIGNED_AT_START = 0.25  # share of reassigned rows above which the centroids move too far for bounds without heads
 OPEN_PACK_COST = 30  # cost of a row and pack that the bounds leave open, without its columns, in multiply-adds of a vector
+PACK_COST = 20  # the same without bounds
 TRIAL_STEPS = (0, 3, 10)  # steps before which heads are tried: what they exclude changes as the centroids settle
 BOUND_RANGE = 8.0  # largest lower bound that can be stored, in median norms of the rows
 
@@ -103,10 +104,13 @@ class ProjectedBounds(NamedTuple):
     def open_share(self, X: Array, rows: Array, labels: Array, C: Array) -> float:
         """Return the share of rows X and groups that the bounds would leave open in a step to the centroids C."""
         _, steps = self.movement_to(C)
-        near = np.linalg.norm(X.astype(np.float64) - C[labels[rows]], axis=1) * self.per_unit
+        own = labels[rows]
+        near = np.linalg.norm(X.astype(np.float64) - C[own], axis=1)
         lower = self.lower[rows].astype(np.int32) - steps
-        is_open = lower <= np.where(lower.min(axis=1) <= near, near, -np.inf)[:, None]
-        return float(np.where(labels[rows] >= 0, is_open.mean(axis=1), 1.0).mean())
+        gap = gaps(C, own) if C.shape[1] <= MAX_COLUMNS_FOR_GAPS else 0.0
+        is_undecided = (lower.min(axis=1) <= near * self.per_unit) & (near >= gap)
+        is_open = lower <= np.where(is_undecided, near * self.per_unit, -np.inf)[:, None]
+        return float(np.where(own >= 0, is_open.mean(axis=1), 1.0).mean())
 
     def take(self, rows: Array) -> ProjectedBounds:
         """Return the bounds of some rows."""
@@ -291,7 +295,7 @@ def pays(rows: Rows, state: Partition) -> bool:
     if b.basis.shape[1]:
         return True
     cost = share * (rows.d + OPEN_PACK_COST) + OPEN_PACK_COST * tiles.lanes(rows.dtype) / len(state.centers)
-    return bool(cost < rows.d)
+    return bool(cost < rows.d + PACK_COST)
 
 
 def assign(rows: Rows, state: Partition) -> tuple[Iterable[StepStats], ProjectedBounds]:
