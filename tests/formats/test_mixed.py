@@ -231,8 +231,10 @@ def test_a_sealed_model_with_invalid_preprocessing_is_refused(tmp_path, monkeypa
 
 @pytest.mark.parametrize(
     ("name", "is_id"),
-    [("id", 1), ("customer_id", 1), ("CustomerID", 1), ("userId", 1), ("order-key", 1), ("uuid", 1), ("paid", 0), ("width", 0)]
-    + [("valid", 0), ("price_index", 0), ("monkey", 0), ("index", 1), ("ID2", 0)],
+    [
+        *(("id", 1), ("customer_id", 1), ("CustomerID", 1), ("userId", 1), ("order-key", 1), ("uuid", 1), ("index", 1)),
+        *(("paid", 0), ("width", 0), ("valid", 0), ("price_index", 0), ("monkey", 0), ("ID2", 0)),
+    ],
 )
 def test_names_of_identifiers(name, is_id):
     assert bool(ID_NAME.search(name)) is bool(is_id)
@@ -267,8 +269,15 @@ def test_the_median_of_many_numbers_is_of_evenly_spaced_ones():
 
 @pytest.mark.parametrize(
     ("text", "format", "value"),
-    [("1.234.567,8", (",", "."), 1234567.8), ("1,234", (".", ","), 1234), ("+3", (".", None), 3), (".5", (".", None), 0.5)]
-    + [("1,23", (".", ","), None), ("1.2.3", (".", None), None), ("1e3", (".", None), 1000), ("0x1", (".", None), None)],
+    [
+        *(
+            ("1.234.567,8", (",", "."), 1234567.8),
+            ("1,234", (".", ","), 1234),
+            ("+3", (".", None), 3),
+            (".5", (".", None), 0.5),
+        ),
+        *(("1,23", (".", ","), None), ("1.2.3", (".", None), None), ("1e3", (".", None), 1000), ("0x1", (".", None), None)),
+    ],
 )
 def test_numbers_in_text(text, format, value):
     found, is_number = column_profile.text_numbers(pa.array([text]), TextFormat(*format))

@@ -70,8 +70,10 @@ def predict(
 
     sizes = np.bincount(labels, minlength=k)
     result = {"model": model, "data": data, "rows": len(labels), "clusters": k, "sizes": sizes, "labels": str(path)}
+    result["left_out"] = left_out = rows.n_in_file - len(labels)
     used = int(np.count_nonzero(sizes))
-    show(result, as_json, {"rows": f"{len(labels):,}", "clusters": f"{used:,} of {k:,} are not empty", "labels": path})
+    shown = f"{len(labels):,}" + f", and {left_out:,} with missing values, which were left out" * (left_out > 0)
+    show(result, as_json, {"rows": shown, "clusters": f"{used:,} of {k:,} are not empty", "labels": path})
 
 
 def _predict_labels(model: str, data: str, threads: int | None, settings: RowSettings) -> tuple[Any, Any, Any, int]:

@@ -122,11 +122,8 @@ def check_missing(path: Path, gaps: Mapping[str, tuple[int, int]], n: int) -> No
 def invalid_value(path: Path, name: str, kind: str, row: int, value: str) -> InvalidFileError:
     """Return the error for a value that is not of the kind of its column."""
     what = {"number": "a number", "boolean": "true or false, or yes or no", "date": "a date like the others"}.get(kind, kind)
-    hint = ", set decimal= or thousands= if it is written in another way" if kind == "number" else ""
-    return InvalidFileError(
-        f"{path}: row {row}, column {name!r} is {value[:40]!r}, not {what}: correct it{hint}, or leave the column out with "
-        "exclude=."
-    )
+    hint = ", or set decimal= or thousands= if it is written in another way" if kind == "number" else ""
+    return InvalidFileError(f"{path}: row {row}, column {name!r} is {value[:40]!r}, not {what}: correct it{hint}.")
 
 
 def places_of_names(path: Path, columns: Sequence[Any], names: list[str]) -> list[int]:
@@ -283,6 +280,6 @@ class Encoder:
         codes[gaps] = levels.index(NO_VALUE) if NO_VALUE in levels else -1
         X = np.zeros((len(codes), len(levels)))
         X[np.arange(len(codes))[codes >= 0], codes[codes >= 0]] = 1
-        if NO_VALUE not in levels and self.preprocessing.missing in ("error", "drop"):
+        if self.preprocessing.missing in ("error", "drop"):
             X[gaps] = np.nan
         return X
