@@ -304,3 +304,14 @@ def test_without_pyarrow_the_first_problem_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InvalidFileError, match=r"column 'b' is 'x', not a number.*requires pyarrow: pip install pyarrow"):
         open_rows(tmp_path / "x.csv")
+
+
+def test_lists_are_not_read_as_columns(tmp_path):
+    table = {"x": [1.0, 2.0], "kind": ["a", "a"], "tags": [["p"], ["q", "r"]], "place": [{"lat": 1}, {"lat": 2}]}
+    import pyarrow.parquet  # noqa: F401
+
+    pa.parquet.write_table(pa.table(table), tmp_path / "x.parquet")
+    with pytest.warns(UserWarning, match="'tags' .it holds neither numbers, text nor dates.*'place'"):
+        assert open_rows(tmp_path / "x.parquet").feature_names == ["x", "kind=a"]
+    pa.parquet.write_table(pa.table({**table, "e": [[1.0], [2.0]]}), tmp_path / "y.parquet")
+    assert open_rows(tmp_path / "y.parquet", columns=["e"]).shape == (2, 1)

@@ -23,6 +23,7 @@ from .errors import (
     print_error,
     reporting_data_errors,
     reporting_open_errors,
+    with_option_names,
 )
 from .estimators import make_estimator
 from .folder import CHECKPOINT, remove_temporary_files
@@ -46,7 +47,7 @@ def record_warnings(messages: list[str]) -> Iterator[None]:
         show_before = warnings.showwarning
 
         def record_and_show(message: Warning | str, *more: Any, **named: Any) -> None:
-            messages.append(str(message))
+            messages.append(with_option_names(str(message)))
             show_before(message, *more, **named)
 
         warnings.showwarning = record_and_show

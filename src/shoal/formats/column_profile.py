@@ -143,9 +143,7 @@ class ColumnScan:
             self.typed = "date"
             self._add_numbers(values)
         else:
-            is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-            holds_numbers = is_list and (types.is_floating(kind.value_type) or types.is_integer(kind.value_type))
-            self.typed = "empty" if types.is_null(kind) else "list" if holds_numbers else "other"
+            self.typed = "empty" if types.is_null(kind) else "other"
             self.missing += values.null_count
         self.n += len(values)
 
@@ -245,6 +243,15 @@ class ColumnScan:
         if base.distinct == self.n - self.missing and not any(" " in word for word in list(self.texts)[:MIN_KEPT]):
             return found._replace(kind="id", note="every row has another value")
         return found
+
+
+def nested_kind(kind: Any) -> str:
+    """Return "list" for a type of lists of numbers, "other" for other nested types, and "" for plain ones."""
+    types = need("pyarrow.types", "parquet", "it")
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    if is_list and (types.is_floating(kind.value_type) or types.is_integer(kind.value_type)):
+        return "list"
+    return "other" if types.is_nested(kind) else ""
 
 
 def missing_texts(values: Any, words: tuple[str, ...]) -> Array:

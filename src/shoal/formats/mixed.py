@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -19,9 +19,9 @@ import numpy as np
 from ..data.preprocessing import Preprocessing
 from ..data.types import Array
 from ..exceptions import InvalidFileError
-from .column_profile import ID_NAME, ColumnProfile, ColumnScan, TextFormat
+from .column_profile import ID_NAME, ColumnProfile, ColumnScan, TextFormat, nested_kind
 from .delimited import Layout, layout_of
-from .errors import need, wrap_read_errors
+from .errors import check_unpacked, need, wrap_read_errors
 from .options import Opened, Options, nearest_name, shown_names
 from .preprocess import MAX_NAMED, Encoder, Use, choose_columns, learn, places_of_names
 from .raw import Scratch
@@ -46,6 +46,7 @@ class MixedTable(NamedTuple):
     batches: Callable[[Sequence[str]], Iterator[Any]]  # names -> record batches of these columns
     notice: str = ""
     has_names: bool = True  # whether the names are in the file
+    nested: Mapping[str, str] = {}  # columns of lists and other nested values, which are not read, and their kinds
 
     def limited(self, names: Sequence[str], limit: int | None) -> Iterator[Any]:
         """Yield the batches of the first rows."""
@@ -164,14 +165,18 @@ def _with_missing(path: Path, preprocessing: Preprocessing, missing: str) -> Pre
 def profiles_of(table: MixedTable, options: Options) -> list[ColumnProfile]:
     """Return what the columns hold, in one pass."""
     format = text_format(table.path, options)
-    scans = [ColumnScan(name, format, len(table.names)) for name in table.names]
+    read = [name for name in table.names if name not in table.nested]
+    scans = {name: ColumnScan(name, format, len(table.names)) for name in table.names}
     with wrap_read_errors(table.path, "reading its rows", REMEDY):
-        for batch in table.limited(table.names, options.limit_rows):
-            for scan, values in zip(scans, batch.columns, strict=True):
-                scan.add(values)
-    if not scans or not scans[0].n:
+        for batch in table.limited(read, options.limit_rows) if read else ():
+            for name, values in zip(read, batch.columns, strict=True):
+                scans[name].add(values)
+    n = max(scan.n for scan in scans.values())
+    if not n:
         raise InvalidFileError(f"{table.path}: has no rows: use a file with at least one.")
-    return [scan.profile() for scan in scans]
+    for name, kind in table.nested.items():
+        scans[name].typed, scans[name].n = kind, n
+    return [scan.profile() for scan in scans.values()]
 
 
 def describe_left_out(left_out: dict[str, str]) -> str:
@@ -240,7 +245,7 @@ def mixed_table(path: Path, files: Sequence[Path], options: Options) -> MixedTab
     def batches(names: Sequence[str]) -> Iterator[Any]:
         return chain.from_iterable(table.batches(names) for table in tables)
 
-    return MixedTable(path, first.names, batches, first.notice, first.has_names)
+    return MixedTable(path, first.names, batches, first.notice, first.has_names, first.nested)
 
 
 def _table_in(file: Path, options: Options) -> MixedTable:
@@ -248,10 +253,13 @@ def _table_in(file: Path, options: Options) -> MixedTable:
     if suffixes[-1] in TYPED:
         table = TYPED[suffixes[-1]](file)
         size = max(1, BATCH_VALUES // max(len(table.schema.names), 1))
-        names = unique_names(table.schema.names)
-        if names != table.schema.names:
-            raise InvalidFileError(f"{file}: has two columns of the same name: give each column its own name.")
-        return MixedTable(file, names, lambda names: table.batches(list(names), size))
+        names = table.schema.names
+        if not names or len(set(names)) < len(names):
+            what = "two columns of the same name: give each column its own name" if names else "no columns: write it again"
+            raise InvalidFileError(f"{file}: has {what}.")
+        check_unpacked(file, 8 * table.n * len(names), file.stat().st_size)
+        nested = {name: kind for name in names if (kind := nested_kind(table.schema.field(name).type))}
+        return MixedTable(file, names, lambda wanted: table.batches(list(wanted), size), nested=nested)
     if any(suffix in JSON_LINES for suffix in suffixes):
         return _json_table(file, options)
     with wrap_read_errors(file, "reading its first lines as CSV", REMEDY):
