@@ -153,7 +153,7 @@ def test_big_endian_ids(capsys, rows, chunks):
 def test_id_column_unsupported_by_parquet(capsys, rows):
     pa, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
     spans = pa.array([(1, 2, 3)] * 300, pa.month_day_nano_interval())
-    feather.write_feather(pa.table({"span": spans, "a": rows[:, 0], "b": rows[:, 1]}), "rows.arrow")
+    feather.write_feather(pa.table({"span": spans, "a": rows[:, 2], "b": rows[:, 1]}), "rows.arrow")
     printed = refused(capsys, errors.BAD_DATA, "fit", "rows.arrow", "-k", 2, "-q", "-o", "out", "--id-column", "span")
     assert "--id-column" in printed
 
