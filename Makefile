@@ -12,14 +12,14 @@ PARALLEL := -n 2 --dist loadgroup --max-worker-restart 0
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make run       cluster the data set that ships with Shoal"
+	@echo "make run       cluster the data set that ships with Shoal, and leave a report in demo.html"
 	@echo "make test      linters, types, layers and tests"
 	@echo "make test-all  the same with every slow case, and ten times as many random ones (about an hour)"
 	@echo "make bench     Shoal beside other libraries"
 	@echo "make clean     remove .venv and caches"
 
 run: $(VENV)/.run
-	@$(BIN)/shoal demo
+	@$(BIN)/shoal demo -o demo.html --force
 
 test: $(VENV)/.test
 	@echo "== ruff" && $(BIN)/ruff check --quiet .
@@ -34,7 +34,7 @@ bench: $(VENV)/.bench
 	@$(BIN)/python -m bench
 
 clean:
-	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) demo.html build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -75,6 +75,15 @@ def test_summary_mentions_the_time_budget():
     assert time.perf_counter() - started < 60
 
 
+def test_a_path_is_opened(tmp_path):
+    np.save(tmp_path / "rows.npy", X)
+    records = []
+    options = {"n_init": 2, "callback": records.append, "random_state": 0}
+    model = shoal.cluster(str(tmp_path / "rows.npy"), 8, **options)
+    np.testing.assert_array_equal(model.labels_, shoal.cluster(X, 8, n_init=2, random_state=0).labels_)
+    assert [record["step"] for record in records].count(1) == 2  # the first step of each initialization
+
+
 @pytest.mark.parametrize("k", [0, "8", 2.5, True])
 def test_invalid_k_is_rejected(k):
     with pytest.raises(ValueError, match="'k' parameter of cluster"):

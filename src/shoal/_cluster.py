@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+import os
+from collections.abc import Callable
+from typing import Any, Literal
 
 from sklearn.utils._param_validation import validate_parameter_constraints
 
 from .execution.memory_limit import MemoryLimit
 from .fit.parameters import Count
+from .formats.files import open_rows
 from .kmeans.nested import NestedKMeans
 
 CHECKS = {"k": [Count()], "quality": NestedKMeans._parameter_constraints["quality"]}
@@ -24,7 +27,10 @@ def cluster(
     metric: str = "euclidean",
     sample_weight: Any = None,
     random_state: Any = None,
+    n_init: int | Literal["auto"] = "auto",
     n_threads: int | None = None,
+    callback: Callable[..., Any] | None = None,
+    verbose: int = 0,
     memory_limit: Any = None,
     engine: Any = None,
 ) -> NestedKMeans:
@@ -32,9 +38,9 @@ def cluster(
 
     Parameters
     ----------
-    X : array, sparse matrix, table or file source of shape (n_samples, n_features)
+    X : array, sparse matrix, table, file source of shape (n_samples, n_features), or path
         Rows to cluster: a NumPy array or memory map, a SciPy sparse matrix, a pandas, polars or pyarrow table, a dask
-        collection, or rows of a file (`open_rows`).
+        collection, rows of a file (`open_rows`), or the path of a file, which is opened without options.
     k : int
         Number of clusters.
     time_budget : float or None, default=None
@@ -51,6 +57,13 @@ def cluster(
         Seed of the initialization and of the order of the rows. Pass an int for reproducible results.
     n_threads : int or None, default=None
         Number of threads; None for all cores. Does not affect the result.
+    n_init : int or "auto", default="auto"
+        Number of initializations, of which the result with the lowest energy is kept. "auto" is 10 for "random" and
+        callables, and 1 otherwise. An array has a single initialization.
+    callback : callable or None, default=None
+        Function called with a copy of each record of `history_`. The fit stops if it returns a true value.
+    verbose : int, default=0
+        Whether to print each record of `history_`.
     memory_limit : int, str or None, default=None
         Memory limit of the whole process, in bytes or as a string such as "512MB". Intended for rows of a file; see
         `MemoryLimit`.
@@ -84,7 +97,10 @@ def cluster(
     '3 clusters of 3,000 rows'
     """
     validate_parameter_constraints(CHECKS, {"k": k, "quality": quality}, caller_name="cluster")
-    options = {"metric": metric, "random_state": random_state, "n_threads": n_threads}
+    options: dict[str, Any] = {"metric": metric, "random_state": random_state, "n_threads": n_threads}
+    options |= {"n_init": n_init, "callback": callback, "verbose": verbose}
+    if isinstance(X, str | os.PathLike):
+        X = open_rows(X)
     model = NestedKMeans(k, init=init, quality=quality, time_budget=time_budget, **options)
     with contextlib.ExitStack() as stack:
         if memory_limit is not None:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -44,7 +45,7 @@ def run(capsys, *arguments):
 def answer(monkeypatch, result):
     """Replace the computation of the demo by this result or exception."""
 
-    def run(k, seed):
+    def run(k, seed, report):
         if isinstance(result, BaseException):
             raise result
         return {**result, "clusters": k, "seed": seed}
@@ -69,6 +70,16 @@ def test_demo_text(capsys, monkeypatch):
     assert "2 clusters of 10 rows" in out
     assert "6 4" in out
     assert err.startswith("Clustering handwritten digits")
+
+
+def test_demo_report(capsys, monkeypatch, tmp_path):
+    X = np.arange(160.0).reshape(10, 16)
+    demo._write_report(tmp_path / "demo.html", shoal.KMeans(2, random_state=0).fit(X), X, 0)
+    assert "Handwritten digits: 2 clusters" in (tmp_path / "demo.html").read_text()
+    answer(monkeypatch, {**RESULT, "report": "demo.html"})
+    assert re.search(r"report +demo.html\nnext +shoal inspect FILE", run(capsys, "demo", "-o", "new.html")[1])
+    code, _, err = run(capsys, "demo", "-o", tmp_path / "demo.html")
+    assert (code, "--force" in err) == (errors.USAGE, True)
 
 
 def test_version_and_help(capsys):

@@ -227,7 +227,7 @@ class TestFuzz:
             assert _outside() == before
 
 
-def _validate_only(rows, settings, progress, checkpoint):
+def _validate_only(rows, settings, *_):
     """Validate the settings as a fit does, without running it: the values may request a long fit."""
     run_module.make_estimator(settings)
     raise errors.InvalidDataError("this far")

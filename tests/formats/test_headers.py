@@ -43,7 +43,7 @@ def test_a_row_of_equal_steps_warns(tmp_path, first):
         assert open_rows(write(tmp_path, first, after)).shape[0] == 3
 
 
-@pytest.mark.parametrize("first", ["id,2019,2020", "7,b,c", ",0,1", "Na,K,Cl", "a,b,-", ",name,2019"])
+@pytest.mark.parametrize("first", ["at,2019,2020", "7,b,c", ",0,1", "Na,K,Cl", "a,b,-", ",name,2019"])
 def test_headers_that_contain_numbers_warn(tmp_path, first):
     with pytest.warns(UserWarning, match="line 1 is read as a header, since .* header=False to change this"):
         assert open_rows(write(tmp_path, first)).shape == (2, 3)
@@ -58,7 +58,7 @@ def test_a_row_of_text_and_numbers_warns(tmp_path):
 DATA = [
     *("12.5,n/a,3", "NA,1.0,2.0", ",1,2", "\u22121.5,2,3", "1,2,-", "1,?,3", "null,2,3", "abc,1.5,2", "abc,7,7", "n/a,n/a,n/a"),
     *('"1,234",5,6', '"1,5",2,3', "$5,1,2", "5%,1,2", "1_000,2,3", "１,２,３", "\u06f1,2,3", "(5),1,2", "1,-,x"),
-    *("#N/A,1,2", "id,n/a,3", "<0.01,>100,~5", "id,<1,>5", "1.5\u00b10.1,2,3", "True,False,True", "\\N,\\N,\\N"),
+    *("#N/A,1,2", "at,n/a,3", "<0.01,>100,~5", "at,<1,>5", "1.5\u00b10.1,2,3", "True,False,True", "\\N,\\N,\\N"),
 ]
 
 
@@ -68,7 +68,7 @@ def test_a_header_that_looks_like_data_is_an_error(tmp_path, first):
     with pytest.raises(InvalidFileError, match=r"x.csv: line 1, column [012] is .* header=True .* header=False"):
         open_rows(path)
     assert open_rows(path, header=True).shape == (2, 3)
-    with pytest.raises(InvalidFileError, match=r"x.csv: line 1, column [012] is "):
+    with pytest.raises(InvalidFileError, match=r"x.csv: (line 1, column [012] is |.*row 0)"):
         open_rows(path, header=False)
 
 
@@ -108,7 +108,12 @@ def test_on_the_command_line(capsys, tmp_path, monkeypatch, command):
     message = refused(capsys, errors.BAD_DATA, *words)
     assert "line 1, column 1 is 'n/a'" in message
     assert "use --header if the line is a header, --no-header if it is a row" in message
-    assert "line 1" in refused(capsys, errors.BAD_DATA, *words, "--no-header")
+    if words[0] == "inspect":
+        assert result(capsys, *words, "--no-header")["problem"].startswith("values are missing in column 'x1' (1)")
+    else:
+        assert "missing in column 'x1' (1) of 3 rows, the first in row 0" in refused(
+            capsys, errors.BAD_DATA, *words, "--no-header"
+        )
     assert result(capsys, *words, "--header")["rows"] == 2
 
 

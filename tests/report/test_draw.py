@@ -231,3 +231,14 @@ def test_first_points_far_above_the_rest_are_cut_off():
 )
 def test_scores_have_a_fixed_number_of_decimals(value, text):
     assert words.fixed(value) == text
+
+
+def test_bars_of_clusters_have_their_numbers_and_colours():
+    root, _ = parsed(draw.cluster_bars("k", "Sizes", np.array([5, 3, 0]), [2, 0, 1], "rows"))
+    bars = [path for path in root.iter() if path.get("fill")]
+    assert [bar.get("fill") for bar in bars] == [draw.colour(2), draw.colour(0), draw.colour(1)]
+    heights = [-float(bar.get("d").partition("v")[2].partition("h")[0]) for bar in bars]
+    assert heights[0] / heights[1] == pytest.approx(5 / 3, rel=1e-3)
+    assert heights[2] == 0
+    words = [text.text for text in root.iter() if text.tag.endswith("text")]
+    assert words[:3] == ["2", "0", "1"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -13,7 +14,9 @@ from ..formats.errors import DISK_FULL
 
 INTERNAL, USAGE, BAD_DATA, NO_ROOM, REJECTED = 1, 2, 3, 4, 5  # exit codes; NO_ROOM: out of memory or disk space
 # Parameters of `open_rows` as its messages write them ("header="), and the options of the command line for them.
-PARAMETERS = r"\b(columns|id_column|text_column|array|header|delimiter|zero_based|scratch)=(?=[\s,.]|$)"
+NAMES = "columns|id_column|text_column|array|header|delimiter|zero_based|scratch|exclude|decimal|thousands|encoding"
+PARAMETERS = rf"\b({NAMES})=(?=[\s,.:;]|$)"
+CHOICES = r"\b(missing|categorical|dates|decimal|thousands|encoding)='([^']+)'"
 SWITCHES = {
     **{"header=True": "--header", "header=False": "--no-header"},
     **{"zero_based=True": "--zero-based", "zero_based=False": "--one-based"},
@@ -64,6 +67,7 @@ def with_option_names(message: str) -> str:
     """Replace parameter names of `open_rows` in a message by the names of the command-line options."""
     for name, option in SWITCHES.items():
         message = re.sub(rf"\b{name}\b", option, message)
+    message = re.sub(CHOICES, r"--\1 \2", message)
     return re.sub(PARAMETERS, lambda match: f"--{match[1].replace('_', '-')}", message)
 
 
@@ -88,10 +92,16 @@ def one_line(text: object) -> str:
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line)
 
 
+live_consoles: list[Any] = []  # consoles on which a progress bar is being drawn; messages go above it
+
+
 def echo_stderr(text: str) -> None:
     """Print to stderr. Ignore errors, such as a closed pipe: they must not end a fit."""
     with contextlib.suppress(OSError):
-        click.echo(text, err=True)
+        if live_consoles:
+            live_consoles[-1].print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            click.echo(text, err=True)
 
 
 def print_error(text: object) -> None:

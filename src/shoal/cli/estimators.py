@@ -46,6 +46,8 @@ def make_estimator(
     """
     import shoal
 
+    from ..formats.options import nearest_name
+
     spec = REGISTRY[settings.method]
     cls = getattr(shoal, spec.estimator)
     accepted = inspect.signature(cls).parameters
@@ -62,8 +64,11 @@ def make_estimator(
     for name in values:
         if name not in accepted or (name in RESERVED_PARAMETERS and name in settings.extra):
             option = OPTION_OF_PARAMETER.get(name, f"--set {name}")
+            known = [other for other in accepted if other not in RESERVED_PARAMETERS]
+            near = "" if name in accepted else nearest_name(name, known)
             raise click.UsageError(
-                f"{option} is not supported by --method {settings.method}: remove it, or choose another method."
+                f"{option} is not supported by --method {settings.method}{near}: `shoal methods {settings.method}` lists its "
+                "parameters."
             )
     model = cls(settings.clusters, **{**spec.options, **values})
     try:

@@ -26,6 +26,7 @@ from .settings import EngineSettings, FitSettings
 @rows_options
 @click.option("--text-column", type=str, help="Text column to show next to rows in the report.")
 @click.option("--image", type=ImageShape(), help="Show rows as images of this shape in the report, such as 28x28.")
+@click.option("--join", is_flag=True, help="Write the whole table with the labels, not the identifiers alone.")
 @click.option("--no-report", "report", flag_value=False, default=True, type=bool, help="Do not write a report.")
 @force_option
 @watch_options
@@ -37,10 +38,11 @@ def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json
     Example: shoal fit rows.npy -k 100 -o out
     """
     from . import estimators, run
-    from .data import check_image, open_data
+    from .data import check_image, is_small, open_data
     from .folder import check_output_folder, lock_folder
+    from .labels import check_join, check_labels_path, labels_file
     from .methods import INITIALIZATIONS, parse_assignments
-    from .output import require_parquet, show
+    from .output import show
     from .plan import check_clusters, limit_threads
     from .progress import progress_reporter
     from .results import summary_lines
@@ -51,12 +53,19 @@ def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json
     check_engine(engine)
     inputs = [data] if settings.init is None or settings.init in INITIALIZATIONS else [data, settings.init]
     check_output_folder(folder, force, *inputs)
-    if settings.id_column is not None:
-        require_parquet()
-    check_distributable_method(estimators.make_estimator(settings), settings.method, engine)
+    is_early = is_small(data)
+    if not is_early:
+        check_distributable_method(estimators.make_estimator(settings), settings.method, engine)
+    messages = list[str]()
     with progress_reporter(progress, quiet, settings.time) as reporter:
         reporter.status("opening the data")
-        rows = open_data(data, settings)
+        with run.record_warnings(messages):
+            rows = open_data(data, settings)
+        if is_early:  # errors in the data come first, since the checks of the method need slow imports
+            check_distributable_method(estimators.make_estimator(settings), settings.method, engine)
+        if settings.join:
+            check_join(rows, data)
+        check_labels_path(folder / labels_file(rows, data, settings.join), False)
         check_image(rows, settings.image)
         check_clusters(settings.clusters, rows.shape[0])
         settings = limit_threads(rows, settings)
@@ -67,5 +76,5 @@ def fit(data: str, output: str, force: bool, progress: str, quiet: bool, as_json
             check_output_folder(folder, force, *inputs)  # again: another process may have written before the lock
             command = shlex.join(["shoal", *sys.argv[1:]])
             with run.start_run(folder, data, settings, command) as record, running_engine(engine):
-                result = run.run_fit(folder, record, rows, reporter, engine)
+                result = run.run_fit(folder, record, rows, reporter, engine, messages)
     show(result, as_json, summary_lines(result))

@@ -17,7 +17,8 @@ from .output import check_outside_inputs, reporting_write_errors
 from .run_record import RECORD_FILE
 
 CHECKPOINT, MODEL, LOCK, STAGE = "checkpoint.npz", "model.npz", ".lock", ".shoal-new."
-FILES = (RECORD_FILE, CHECKPOINT, MODEL, "labels.npy", "labels.parquet", "history.csv", "report.html")
+LABELS = ("labels.npy", "labels.parquet", "labels.csv")
+FILES = (RECORD_FILE, CHECKPOINT, MODEL, *LABELS, "history.csv", "report.html")
 
 
 def check_output_folder(folder: Path, force: bool, *inputs: str) -> None:

@@ -30,16 +30,24 @@ VALUES_PER_BLOCK = 1 << 21  # 16 MB of float64 at a time
 def inspect(path: str, clusters: int | None, as_json: bool, **options: Any) -> None:
     """Describe DATA and estimate the memory and time of a fit, or describe a MODEL (a file, or the folder of a fit)."""
     from .data import find_model, is_model
-    from .output import show
+    from .inspect_table import describe_table, print_table
+    from .output import echo_stdout, show
 
     path = find_model(path)
     if is_model(path):
         result, lines = _describe_model(path)
-    else:
-        settings = FitSettings(**{**options, "extra": parse_assignments(options["extra"])})
-        result = _describe_data(path, settings, clusters)
-        lines = _data_lines(result)
-    show(result, as_json, lines)
+        show(result, as_json, lines)
+        return
+    settings = FitSettings(**{**options, "extra": parse_assignments(options["extra"])})
+    table = describe_table(path, settings, clusters)
+    if table is not None and not as_json:
+        print_table(table)
+    result = table or {}
+    if table is None or not table["problem"]:
+        result = _describe_data(path, settings, clusters) | result
+        if table is not None and not as_json:
+            echo_stdout("")
+    show(result, as_json, _data_lines(result) if "fit" in result else {})
 
 
 def _describe_model(path: str) -> tuple[dict[str, Any], dict[str, object]]:

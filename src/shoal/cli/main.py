@@ -24,6 +24,7 @@ from .errors import USAGE, print_error, report_error, with_option_names
 from .export import export
 from .fit import fit
 from .inspect import inspect
+from .list_methods import list_methods
 from .options import CommandContext, debug_option
 from .predict import predict
 from .reproduce import reproduce
@@ -50,7 +51,7 @@ def shoal(context: click.Context) -> None:
         context.exit(USAGE)
 
 
-for command in (fit, predict, inspect, compare, sweep, resume, export, demo, reproduce):
+for command in (fit, predict, inspect, compare, sweep, resume, export, list_methods, demo, reproduce):
     shoal.add_command(command)
 
 

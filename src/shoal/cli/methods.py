@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import click
@@ -55,11 +56,25 @@ COMPARABLE_METHODS = [name for name, spec in REGISTRY.items() if spec.is_compara
 INITIALIZATIONS = ("k-means++", "k-means||", "afk-mc2", "random")
 
 
+class MethodName(click.ParamType):  # type: ignore[type-arg]
+    """Name of a method."""
+
+    name = "name"
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = list(names)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.names:
+            near = get_close_matches(str(value).lower(), self.names, 1, 0.5)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            self.fail(f"{value!r} is not one of {', '.join(self.names)}{hint}.", param, ctx)
+        return str(value)
+
+
 def _method_option(names: list[str]) -> Callable[[Command], Command]:
     description = f"Clustering method: {', '.join(names)}."
-    return click.option(
-        "--method", type=click.Choice(names), default="auto", show_default=True, metavar="NAME", help=description
-    )
+    return click.option("--method", type=MethodName(names), default="auto", show_default=True, metavar="NAME", help=description)
 
 
 method_option, comparable_method_option = _method_option(list(REGISTRY)), _method_option(COMPARABLE_METHODS)

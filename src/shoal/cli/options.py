@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -20,6 +24,11 @@ MAX_INT64 = 2**63 - 1
 # Limits of --time (seconds) and --memory (bytes). `shoal resume` rejects a run.json with other values.
 MIN_SECONDS, MAX_SECONDS, MIN_BYTES, MAX_BYTES = 1e-9, 1e18, 1.0, 1e18
 MAX_COLUMNS = 1_000_000  # in one range of --columns; each column is a number in memory and in run.json
+STDIN_BYTES = 1 << 16  # first bytes of stdin, which tell its format
+STDIN_ENDINGS = {  # first bytes -> extension
+    **{b"PAR1": ".parquet", b"ARROW1": ".arrow", b"\x93NUMPY": ".npy", b"PK": ".npz", b"{": ".jsonl"},
+    **{b"\x1f\x8b": ".csv.gz", b"BZh": ".csv.bz2", b"\x28\xb5\x2f\xfd": ".csv.zst"},
+}
 MAX_THREADS = 1024  # limit of the library (fit.parameters), repeated here because importing it is slow
 
 
@@ -140,7 +149,25 @@ def combine_options(*options: Callable[[Command], Command]) -> Callable[[Command
     return decorate
 
 
-DATA = click.Path(exists=True, readable=True)
+class DataPath(click.Path):
+    """Path of a file or folder, or - for stdin, which is copied to a temporary file that the command deletes."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value != "-" or ctx is None:
+            return super().convert(value, param, ctx)
+        folder = tempfile.TemporaryDirectory(prefix="shoal-")
+        ctx.call_on_close(folder.cleanup)
+        stream = sys.stdin.buffer
+        start = stream.read(STDIN_BYTES)
+        ending = next((name for magic, name in STDIN_ENDINGS.items() if start.lstrip().startswith(magic)), ".csv")
+        path = os.path.join(folder.name, f"stdin{ending}")
+        with open(path, "wb") as file:
+            file.write(start)
+            shutil.copyfileobj(stream, file)
+        return path
+
+
+DATA = DataPath(exists=True, readable=True)
 rows_options = combine_options(
     click.option(
         "--columns", type=ColumnList(), help="Columns to use: comma-separated names or zero-based numbers (2:5 means 2,3,4)."
@@ -150,6 +177,23 @@ rows_options = combine_options(
     click.option("--array", type=str, help="Name of the array in an npz, HDF5 or Zarr file."),
     click.option("--header/--no-header", default=None, help="Whether the first line of a CSV file holds column names."),
     click.option("--delimiter", type=str, help="Field delimiter of a CSV file."),
+    click.option("--exclude", type=ColumnList(), help="Columns of a table not to use: names or numbers, as for --columns."),
+    click.option(
+        "--categorical",
+        type=click.Choice(["one-hot", "drop"]),
+        help="Text columns with few different values: one column of 0 and 1 for each value, or none.  [default: one-hot]",
+    ),
+    click.option(
+        "--missing",
+        type=click.Choice(["error", "drop", "mean", "median"]),
+        help="Missing values in a table: an error, leave the rows out, or fill them in.  [default: error]",
+    ),
+    click.option(
+        "--dates", type=click.Choice(["drop", "number"]), help="Dates: not used, or days since 1970.  [default: drop]"
+    ),
+    click.option("--decimal", type=click.Choice([".", ","]), help="Decimal point of the numbers in a text file."),
+    click.option("--thousands", metavar="CHARACTER", help="Separator of thousands in a text file, such as . or ' or a space."),
+    click.option("--encoding", help="Encoding of a text file, such as cp1252.  [default: UTF-8]"),
     click.option("--zero-based/--one-based", default=None, help="Numbering of columns in an svmlight file."),
     click.option("--scratch", type=click.Path(exists=True, file_okay=False), help="Folder for temporary files."),
 )

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from .errors import InvalidDataError, ResourceLimitError, one_line
+from .errors import ResourceLimitError, one_line
 
 
 def to_jsonable(value: Any) -> Any:
@@ -140,42 +140,3 @@ def escape_formula(cell: Any) -> Any:
     cell = one_line(cell)
     first = re.match(r"[^\w=+\-@|]*(.?)", unicodedata.normalize("NFKC", cell))  # some programs skip other leading characters
     return f"'{cell}" if first is not None and first[1] in ("=", "+", "-", "@", "|") else cell
-
-
-def write_labels(path: Path, labels: Any, ids: Any = None) -> None:
-    """Write labels as npy or, if the file name ends in .parquet, as a table of identifiers and labels.
-
-    `ids` iterates over blocks of identifiers; the default is the row number.
-    """
-    import numpy as np
-
-    if path.suffix != ".parquet":
-        with open_atomic(path) as file:
-            np.lib.format.write_array(file, np.asarray(labels), allow_pickle=False)
-        return
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with open_atomic(path) as file, contextlib.ExitStack() as stack:
-        writer, start = None, 0
-        try:
-            for names in [np.arange(len(labels))] if ids is None else ids:
-                part = pa.table({"id": names, "label": labels[start : start + len(names)]})
-                part.validate(full=True)  # pyarrow reads and writes invalid UTF-8, which other programs reject
-                writer = writer or stack.enter_context(pq.ParquetWriter(file, part.schema))
-                writer.write_table(part)
-                start += len(names)
-        except (ValueError, TypeError, NotImplementedError) as error:  # raised by Arrow
-            raise InvalidDataError(
-                f"--id-column: its values cannot be written as Parquet ({error}): name another column."
-            ) from error
-
-
-def require_parquet() -> None:
-    """Raise a usage error if pyarrow is not installed. Called before a long fit, not after it."""
-    try:
-        import pyarrow.parquet  # noqa: F401
-    except ImportError as error:
-        raise click.UsageError(
-            "Labels with identifiers are written as Parquet, which needs pyarrow: pip install 'shoal[parquet]'."
-        ) from error

@@ -21,8 +21,9 @@ from .settings import EngineSettings, RowSettings
     "--output",
     type=click.Path(),
     required=True,
-    help="File for the labels: .npy, or .parquet for identifiers and labels.",
+    help="File for the labels: .npy, or .csv or .parquet with identifiers, distances and second-best clusters.",
 )
+@click.option("--join", is_flag=True, help="Write the whole table with the labels, not the identifiers alone.")
 @click.option("--threads", type=THREADS, help="Number of threads.")
 @rows_options
 @engine_options
@@ -32,6 +33,7 @@ def predict(
     model: str,
     data: str,
     output: str,
+    join: bool,
     threads: int | None,
     force: bool,
     progress: str,
@@ -46,36 +48,36 @@ def predict(
     Example: shoal predict out new.npy -o labels.npy
     """
     from .data import find_model
-    from .output import check_output_file, require_parquet, show, write_labels
+    from .labels import check_join, check_labels_path, write_labels
+    from .output import check_output_file, show
     from .progress import progress_reporter
 
     model = find_model(model)
     engine = EngineSettings(options.pop("engine"), options.pop("scheduler"), options.pop("workers"))
     settings = RowSettings(**options)
     path = Path(output)
-    if path.suffix not in (".npy", ".parquet"):
-        raise click.UsageError(f"{path}: must end in .npy or .parquet.")
-    if path.suffix == ".parquet":
-        require_parquet()
-    elif settings.id_column is not None:
-        raise click.UsageError(f"{path}: an npy file cannot hold identifiers: name a .parquet file.")
+    check_labels_path(path, join or settings.id_column is not None)
     check_engine(engine)
     check_output_file(path, force, model, data)
     with progress_reporter(progress, quiet) as reporter:
         reporter.status("assigning labels")
         with running_engine(engine):
-            rows, labels, k = _predict_labels(model, data, threads, settings)
-        write_labels(path, labels, rows.id_column)
+            fitted, rows, labels, k = _predict_labels(model, data, threads, settings)
+        if join:
+            check_join(rows, data)
+        write_labels(path, fitted, rows, labels, join)
     import numpy as np
 
     sizes = np.bincount(labels, minlength=k)
     result = {"model": model, "data": data, "rows": len(labels), "clusters": k, "sizes": sizes, "labels": str(path)}
+    result["left_out"] = left_out = rows.n_in_file - len(labels)
     used = int(np.count_nonzero(sizes))
-    show(result, as_json, {"rows": f"{len(labels):,}", "clusters": f"{used:,} of {k:,} are not empty", "labels": path})
+    shown = f"{len(labels):,}" + f", and {left_out:,} with missing values, which were left out" * (left_out > 0)
+    show(result, as_json, {"rows": shown, "clusters": f"{used:,} of {k:,} are not empty", "labels": path})
 
 
-def _predict_labels(model: str, data: str, threads: int | None, settings: RowSettings) -> tuple[Any, Any, int]:
-    """Return the rows, their labels and the number of clusters."""
+def _predict_labels(model: str, data: str, threads: int | None, settings: RowSettings) -> tuple[Any, Any, Any, int]:
+    """Return the model, the rows, their labels and the number of clusters."""
     import shoal
 
     from ..formats.readers import option_applies
@@ -92,21 +94,25 @@ def _predict_labels(model: str, data: str, threads: int | None, settings: RowSet
         inner.n_threads = threads
     if option_applies("n_features", Path(data)):  # svmlight files do not store trailing empty columns
         settings = replace(settings, n_features=getattr(fitted, "n_features_in_", None))
-    rows = _open_columns(data, settings, getattr(fitted, "feature_names_in_", None))
+    rows = _open_columns(data, settings, fitted)
     try:
         with reporting_data_errors():
-            return rows, fitted.predict(rows), len(getattr(inner, "kmeans_", inner).cluster_centers_)
+            return fitted, rows, fitted.predict(rows), len(getattr(inner, "kmeans_", inner).cluster_centers_)
     except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
         raise RejectedFileError(
             f"{model}: cannot assign labels ({type(error).__name__}: {error}): fit the model again."
         ) from error
 
 
-def _open_columns(data: str, settings: RowSettings, known: Any) -> Any:
+def _open_columns(data: str, settings: RowSettings, model: Any) -> Any:
     """Open the columns of the model by name, in its order; open all columns if the model or the file has no names."""
     from .data import open_data
     from .errors import InvalidDataError
 
+    preprocessing, known = (getattr(model, name, None) for name in ("preprocessing_", "feature_names_in_"))
+    if preprocessing is not None:
+        _refuse_choices(settings)
+        return open_data(data, replace(settings, preprocessing=preprocessing))
     if known is None or settings.columns is not None:
         return open_data(data, settings)
     try:
@@ -118,3 +124,10 @@ def _open_columns(data: str, settings: RowSettings, known: Any) -> Any:
         return rows
     # In a file without names, a name such as "7" has selected column number 7.
     return open_data(data, settings) if rows.feature_names is None else rows
+
+
+def _refuse_choices(settings: RowSettings) -> None:
+    """Raise a usage error for options that choose features, which the model has chosen."""
+    for name in ("columns", "exclude", "categorical", "dates"):
+        if getattr(settings, name) is not None:
+            raise click.UsageError(f"--{name}: the model was fitted to a table and chooses the columns by name: remove it.")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from .errors import echo_stderr
+from .errors import echo_stderr, live_consoles
 from .output import to_jsonable
 
 SECONDS_BETWEEN_LINES = 1.0  # plain lines only; keeps logs short
@@ -106,6 +106,10 @@ def progress_reporter(kind: str, quiet: bool, budget: float | None = None) -> It
     elif kind == "bar":
         bar = BarProgress(budget)
         with bar.bar:
-            yield bar
+            live_consoles.append(bar.bar.console)
+            try:
+                yield bar
+            finally:
+                live_consoles.pop()
     else:
         yield {"plain": TextProgress, "json": JsonProgress}[kind](budget)

@@ -11,7 +11,8 @@ from typing import Any
 from ..data.sizes import format_size
 from .errors import InvalidDataError, print_error
 from .folder import CHECKPOINT, MODEL, publish, remove_stale_files, staging_folder
-from .output import format_count, reporting_write_errors, write_labels, write_records
+from .labels import labels_file, write_labels
+from .output import format_count, reporting_write_errors, write_records
 from .progress import ProgressReporter
 from .run_record import RECORD_FILE, WORK_FIELDS, RunRecord, write_run_record
 from .settings import FitSettings
@@ -53,12 +54,12 @@ def _write_files(stage: Path, record: RunRecord, outcome: FitOutcome, progress: 
     import shoal
 
     settings, model = record["settings"], outcome.model
-    labels = "labels.npy" if settings.id_column is None else "labels.parquet"
-    with _warn_on_failure(outcome.messages, "labels.npy was written instead of labels.parquet, in the order of the rows"):
-        write_labels(stage / labels, model.labels_, outcome.rows.id_column)
+    labels = labels_file(outcome.rows, record["data"], settings.join)
+    with _warn_on_failure(outcome.messages, f"labels.npy was written instead of {labels}, in the order of the rows"):
+        write_labels(stage / labels, model, outcome.rows, model.labels_, settings.join)
     if not (stage / labels).exists():
         labels = "labels.npy"
-        write_labels(stage / labels, model.labels_)
+        write_labels(stage / labels, model, outcome.rows, model.labels_)
     write_records(stage / "history.csv", model.history_)
     files = {"labels": labels, "history": "history.csv"}
     with _warn_on_failure(outcome.messages, "no model was saved"), reporting_write_errors(stage / MODEL):

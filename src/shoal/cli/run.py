@@ -9,19 +9,21 @@ import secrets
 import shlex
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from .data import check_image, fingerprint, open_data
+from .data import check_image, fingerprint, open_data, scale_warning
 from .errors import (
     InvalidDataError,
     StoppedBySignalError,
     WorkersLostError,
+    print_error,
     reporting_data_errors,
     reporting_open_errors,
+    with_option_names,
 )
 from .estimators import make_estimator
 from .folder import CHECKPOINT, remove_temporary_files
@@ -45,7 +47,7 @@ def record_warnings(messages: list[str]) -> Iterator[None]:
         show_before = warnings.showwarning
 
         def record_and_show(message: Warning | str, *more: Any, **named: Any) -> None:
-            messages.append(str(message))
+            messages.append(with_option_names(str(message)))
             show_before(message, *more, **named)
 
         warnings.showwarning = record_and_show
@@ -126,9 +128,14 @@ def reopen_rows(record: RunRecord) -> Any:
     return rows
 
 
-def run_fit(folder: Path, record: RunRecord, rows: Any, progress: ProgressReporter, engine: EngineSettings) -> dict[str, Any]:
-    """Fit with checkpoints, write all files and return the result. The checkpoint is deleted when the files are complete."""
-    messages, started, signals = list[str](), time.perf_counter(), current_context().signals
+def run_fit(
+    folder: Path, record: RunRecord, rows: Any, progress: ProgressReporter, engine: EngineSettings, messages: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Fit with checkpoints, write all files and return the result. The checkpoint is deleted when the files are complete.
+
+    `messages` are warnings from the opening of the rows.
+    """
+    messages, started, signals = list(messages), time.perf_counter(), current_context().signals
     signals.resume_hint = f"continue with `{shlex.join(['shoal', 'resume', str(folder), *engine.to_arguments()])}`"
     with (
         record_warnings(messages),
@@ -136,7 +143,7 @@ def run_fit(folder: Path, record: RunRecord, rows: Any, progress: ProgressReport
         reporting_data_errors(),
         memory_limit(record["settings"]),
     ):
-        model = _fit_model(rows, record["settings"], progress, checkpoint)
+        model = _fit_model(rows, record["settings"], progress, checkpoint, messages)
         outcome = FitOutcome(model, rows, messages, time.perf_counter() - started)
         write_outputs(folder, record, outcome, progress)
     signals.resume_hint = ""
@@ -170,9 +177,12 @@ def checkpointing(path: Path) -> Iterator[Any]:
         raise signals.to_error() from error
 
 
-def _fit_model(rows: Any, settings: FitSettings, progress: ProgressReporter, checkpoint: Any) -> Any:
-    """Return the fitted model, without the callback that refers to this process."""
+def _fit_model(rows: Any, settings: FitSettings, progress: ProgressReporter, checkpoint: Any, messages: list[str]) -> Any:
+    """Return the fitted model, without the callback that refers to this process; add warnings to `messages`."""
     model = make_estimator(settings, rows.feature_names, rows.shape[1], callback=lambda record: progress.on_step(record))
+    if warning := scale_warning(rows, settings):
+        print_error(f"warning: {warning}")
+        messages.append(warning)
     progress.status(f"clustering {rows.shape[0]:,} rows x {rows.shape[1]:,} columns into {settings.clusters:,} clusters")
     signals = current_context().signals
     signals.request_stop = checkpoint.stop

@@ -89,13 +89,18 @@ SETTINGS_CHECKS: dict[str, Check] = {
     "metric": _one_of("euclidean", "cosine"),
     "columns": _optional(_list_of(lambda value: _is_text(value) or _integer(0)(value), 1)),
     **dict.fromkeys(("init", "scratch", "array", "delimiter", "id_column", "text_column"), _optional(_is_text)),
+    "exclude": _optional(_list_of(lambda value: _is_text(value) or _integer(0)(value), 1)),
+    "categorical": _optional(_one_of("one-hot", "drop")),
+    "missing": _optional(_one_of("error", "drop", "mean", "median")),
+    "dates": _optional(_one_of("drop", "number")),
+    **dict.fromkeys(("decimal", "thousands", "encoding"), _optional(_is_text)),
     **dict.fromkeys(("header", "zero_based"), _optional(_is_bool)),
     "limit_rows": _optional(_integer(1)),
     "threads": _optional(_integer(1, MAX_THREADS)),
     "time": _optional(_number(MIN_SECONDS, MAX_SECONDS)),
     "memory": _optional(_number(MIN_BYTES, MAX_BYTES)),
     "image": _optional(_list_of(_integer(1, 999_999), 2, 3)),
-    **dict.fromkeys(("standardize", "report"), _is_bool),
+    **dict.fromkeys(("standardize", "report", "join"), _is_bool),
     "engine": _optional(_one_of("threads", "dask")),  # without the address of the cluster
 }
 RESULT_CHECKS: dict[str, Check] = {

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+FROM_MODEL = ("n_features", "preprocessing")  # settings that no run records
+
 
 @dataclass(frozen=True)
 class RowSettings:
@@ -20,6 +22,14 @@ class RowSettings:
     zero_based: bool | None = None
     scratch: str | None = None
     text_column: str | None = None
+    exclude: list[str | int] | None = None
+    categorical: str | None = None
+    missing: str | None = None
+    dates: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    encoding: str | None = None
+    preprocessing: Any = None  # taken from a model, like `n_features`
     n_features: int | None = None  # taken from a model, never from the command line, and not stored in run.json
 
     def open_rows_arguments(self) -> dict[str, Any]:
@@ -29,7 +39,7 @@ class RowSettings:
 
 @dataclass(frozen=True)
 class FitSettings(RowSettings):
-    """Settings of one fit. All fields but `n_features` are stored in run.json under their own names."""
+    """Settings of one fit. All fields but those taken from a model are stored in run.json under their own names."""
 
     method: str = "auto"
     clusters: int = 1
@@ -44,10 +54,11 @@ class FitSettings(RowSettings):
     engine: Literal["threads", "dask"] | None = None
     image: tuple[int, ...] | None = None  # height, width[, channels] of the rows in the report
     report: bool = True
+    join: bool = False  # write the whole table with the labels
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that run.json stores."""
-        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "n_features"}
+        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in FROM_MODEL}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> FitSettings:

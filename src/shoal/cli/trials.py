@@ -10,16 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .data import fingerprint
-from .errors import reporting_data_errors, reporting_open_errors
+from .data import fingerprint, scale_warning
+from .errors import print_error, reporting_data_errors, reporting_open_errors
 from .estimators import make_estimator, resolve_init
 from .progress import ProgressReporter
 from .settings import FitSettings
 
 
 def standardize_rows(rows: Any, data: str, settings: FitSettings) -> Any:
-    """Return the rows, with standardized columns if the settings say so."""
+    """Return the rows, with standardized columns if the settings say so; warn if they should be."""
     if not settings.standardize:
+        if warning := scale_warning(rows, settings):
+            print_error(f"warning: {warning}")
         return rows
     from ..data.scaling import Scaled, scaled_dtype
     from ..fit.standardized import scales_of

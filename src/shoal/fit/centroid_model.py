@@ -151,6 +151,7 @@ class BaseCentroidModel(
         return {
             "n_features_in_": schema.SizeOf("d"),
             "feature_names_in_": schema.Names("d"),
+            "preprocessing_": schema.PreprocessingSpec("d"),
             "_frame": schema.frame(),
             "_fit_parameters": schema.ParameterValues(self._model_parameters),
             "cluster_centers_": schema.floats("k", "d"),

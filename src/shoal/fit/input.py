@@ -50,6 +50,10 @@ def _check_features(estimator: Any, X: Any, reset: bool) -> None:
     """Check feature names as scikit-learn does, also those of the columns of a file."""
     names = file_column_names(X)
     check_names(column_names(X) if names is None else names)
+    if reset:
+        vars(estimator).pop("preprocessing_", None)
+        if getattr(X, "preprocessing", None) is not None:
+            estimator.preprocessing_ = X.preprocessing
     if names is None or reset or not hasattr(estimator, "feature_names_in_"):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         if names is not None and reset:

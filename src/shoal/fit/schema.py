@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..data.frame import Frame
+from ..data.preprocessing import KINDS, MISSING, ColumnEncoding, Preprocessing
 from ..data.rows import Rows
 from ..data.sources import ArraySource, SparseSource
 from .specs import (
@@ -160,6 +161,27 @@ class Fitted(Spec):
         for symbol, outer in self.symbols.items():
             if symbol in inner:
                 sizes.setdefault(outer, inner[symbol])
+
+
+@dataclass(frozen=True)
+class PreprocessingSpec(Spec):
+    """How the columns of a table became the features of a fit."""
+
+    size: Size = "d"
+
+    def check(self, value: Any, name: str, sizes: Sizes) -> None:
+        Parts(Preprocessing, {"missing": Choice(MISSING)}).check(value, name, sizes)
+        if not (value.identifier is None or isinstance(value.identifier, str)):
+            raise fail(f"{name}.identifier", f"is of type {type(value.identifier).__name__}", "the name of a column")
+        if not (isinstance(value.columns, tuple) and value.columns):
+            raise fail(f"{name}.columns", "is not a tuple of columns", "the columns of the fit")
+        for column in value.columns:
+            Parts(ColumnEncoding, {"kind": Choice(KINDS), "fill": optional(Number())}).check(column, f"{name}.columns", sizes)
+            texts = (column.name, *column.levels) if isinstance(column.levels, tuple) else (None,)
+            if not all(isinstance(text, str) for text in texts) or bool(column.levels) != (column.kind == "category"):
+                raise fail(f"{name}.columns", "holds an invalid column", "names, and levels of categories")
+        if not resolve(self.size, len(value.feature_names), sizes):
+            raise fail(name, f"has {len(value.feature_names)} features", str(sizes[str(self.size)]))
 
 
 class OutputConfig(Spec):

@@ -29,7 +29,7 @@ from ..execution.threads import on_threads
 from .centroid_model import restore_on_error
 from .environment import FitEnvironment
 from .input import check_rows
-from .schema import Choice, Fitted, Names, OutputConfig, SizeOf, Spec, check_fitted_state, doubles
+from .schema import Choice, Fitted, Names, OutputConfig, PreprocessingSpec, SizeOf, Spec, check_fitted_state, doubles
 
 
 def scales_of(source: Source, weights: Array | None = None, n_threads: int | None = None) -> Array:
@@ -37,7 +37,10 @@ def scales_of(source: Source, weights: Array | None = None, n_threads: int | Non
     with on_threads(Rows.of(source, weights), n_threads) as rows:
         scales = column_scales(rows)
         scales[0] *= not rows.is_sparse
-        return scales
+    preprocessing = getattr(source, "preprocessing", None)
+    if preprocessing is not None:
+        scales[1] = preprocessing.pooled_scales(scales[1])
+    return scales
 
 
 SMALLEST_SCALE = 5e-324  # smallest positive float64; columns are divided by the scale
@@ -75,7 +78,8 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     Notes
     -----
-    `fit` reads the rows once more than the estimator does, to compute means and variances.
+    `fit` reads the rows once more than the estimator does, to compute means and variances. The features of a category (see
+    `open_rows`) share one scale, with which their variances add up to 1, so that a category counts as much as one column.
 
     Examples
     --------
@@ -95,6 +99,7 @@ class Standardized(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return {
             "n_features_in_": SizeOf("d"),
             "feature_names_in_": Names("d"),
+            "preprocessing_": PreprocessingSpec("d"),
             "mean_": doubles("d"),
             "scale_": doubles("d", low=SMALLEST_SCALE),
             "dtype_": Choice(("float32", "float64")),

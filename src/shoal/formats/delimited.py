@@ -22,7 +22,7 @@ from .fingerprint import watch
 from .headers import has_header, is_number
 from .options import Opened, Options, place_of, places_of
 from .raw import Scratch
-from .text_lines import Lines, lines_of, parts_of
+from .text_lines import Lines, lines_of, parts_of, text_encoding
 
 REMEDY = "write one row of numbers per line"
 FIELDS = re.compile(r'"((?:[^"]|"")*)"?(\S*)|(\S+)')  # quoted and other fields of a line that is separated by white space
@@ -39,6 +39,7 @@ class Layout(NamedTuple):
     names: list[str] | None
     first: int  # index of the line of the first row
     d: int  # number of columns
+    encoding: str = "utf-8-sig"
 
 
 def _fields(line: str, delimiter: str | None) -> list[str]:
@@ -56,7 +57,13 @@ def _split_on_space(line: str) -> list[str]:
 
 def layout_of(path: Path, options: Options) -> Layout:
     """Find delimiter, header and number of columns from the first lines."""
-    first, line = next(((i, line) for i, line in enumerate(lines_of(path)) if line.strip(" \r\n")), (0, ""))
+    encoding = text_encoding(path, options.encoding)
+    lines = enumerate(lines_of(path, encoding))
+    first, line = next(((i, line) for i, line in lines if line.strip(" \r\n")), (0, ""))
+    delimiter = options.delimiter
+    if hint := re.fullmatch(r"(?i)sep=(.)\s*", line):  # how Excel states the delimiter
+        delimiter = delimiter or hint[1]
+        first, line = next(((i, line) for i, line in lines if line.strip(" \r\n")), (0, ""))
     if not line:
         raise InvalidFileError(f"{path}: is empty: use a file with rows.")
     if options.delimiter is not None and (len(options.delimiter) != 1 or options.delimiter in '"\r\n'):
@@ -64,21 +71,16 @@ def layout_of(path: Path, options: Options) -> Layout:
             f"{path}: delimiter={options.delimiter!r} must be a single character, other than a quote and a line end: use one, "
             "or None to detect it."
         )
-    delimiter: str | None = options.delimiter or max(",;\t|", key=line.count)
-    if options.delimiter is None and str(delimiter) not in line:
+    delimiter = delimiter or max(",;\t|", key=line.count)
+    if options.delimiter is None and delimiter not in line:
         delimiter = None if len(line.split()) > 1 else ","
     names = [field.strip() for field in _fields(line, delimiter)]
     header = options.header
     if header is None:
-        after = _next_line(path, first)
+        after = next((line for _, line in lines if line.strip()), None)
         is_quoted = after is not None and line.count('"') == 2 * len(names) > after.count('"')
         header = has_header(path, names, first + 1, is_quoted, lambda: after and _fields(after, delimiter))
-    return Layout(delimiter, names if header else None, first + header, len(names))
-
-
-def _next_line(path: Path, first: int) -> str | None:
-    """Return the next line that is not empty; None if there is none."""
-    return next((line for line in islice(lines_of(path), first + 1, None) if line.strip()), None)
+    return Layout(delimiter, names if header else None, first + header, len(names), encoding)
 
 
 def open_csv(path: Path, options: Options) -> Opened:
@@ -99,7 +101,7 @@ def _row_lines(path: Path, layout: Layout) -> Iterator[tuple[int, str]]:
     """Yield the lines that are rows, with their numbers; raise for empty lines before the end, which may be lost rows."""
     blank = None if layout.delimiter is None else "\r\n"  # a line of spaces has fields if they are separated by commas
     empty = 0
-    for number, line in islice(enumerate(lines_of(path), 1), layout.first, None):
+    for number, line in islice(enumerate(lines_of(path, layout.encoding), 1), layout.first, None):
         if not line.strip(blank):
             empty = empty or number
         elif empty:

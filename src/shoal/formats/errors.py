@@ -25,7 +25,7 @@ def need(module: str, extra: str, path: Any) -> Any:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise ImportError(f"Reading {path} requires {package}: pip install 'shoal[{extra}]'.") from error
+        raise ImportError(f"Reading {path} requires {package}: pip install {package}.") from error
 
 
 @contextlib.contextmanager

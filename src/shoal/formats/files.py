@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.preprocessing import MISSING, Preprocessing
 from ..data.source import FileSource, Source
 from ..data.sources import find_source
 from ..data.types import Array, is_sparse, warn
@@ -40,16 +41,33 @@ class FileRows(FileSource):
     feature_names : list of str or None
         Names of the feature columns, if the file has any. Estimators store them as `feature_names_in_`.
     ids : array of shape (n_samples,) or None
-        Values of `id_column`, read on access. None if `id_column` was not given.
+        Values of the column that identifies the rows, read on access. None if there is none.
     texts : array of shape (n_samples,) or None
         Values of `text_column`, read on access. None if `text_column` was not given.
     id_column, text_column : iterable of arrays or None
         The same values in batches, for files whose columns do not fit into memory.
+    preprocessing : Preprocessing or None
+        How the columns of a table became features, if they are not all numbers. Estimators store it as `preprocessing_`.
+    row_numbers : array of shape (n_samples,) or None
+        Numbers of the rows in the file, if rows with missing values were left out.
+    n_in_file : int
+        Number of rows of the file that were read, including those left out.
+    id_name : str or None
+        Name of the column that identifies the rows: `id_column`, or the one that a table was found to have.
+    batches : callable or None
+        Returns an iterator over Arrow record batches of all columns of a table, including rows that were left out.
     """
 
     def __init__(self, path: Path, opened: Opened, options: Options) -> None:
         self.path, self._rows, self._options = path, opened.rows, options
         self.shape, self.dtype = (options.limited(opened.rows.shape[0]), opened.rows.shape[1]), opened.rows.dtype
+        table: Any = opened.table or (None, None, self.shape[0], options.id_column, None)
+        self.preprocessing: Preprocessing | None = table[0]
+        self.row_numbers: Array | None = table[1]
+        self.n_in_file: int = table[2]
+        self.id_name, self.batches = table[3], table[4]
+        if opened.table is not None:  # another process that opens the file makes the same features
+            self._options = options = options._replace(preprocessing=self.preprocessing, id_column=self.id_name)
         self.signature = FileSignature.of(path)
         self.feature_names, self.unpacking = opened.names, opened.rows.unpacking
         self.row_bytes, self.held_bytes = opened.rows.row_bytes, opened.rows.held_bytes
@@ -123,6 +141,14 @@ def open_rows(
     n_features: int | None = None,
     zero_based: bool | None = None,
     scratch: Any = None,
+    exclude: Any = None,
+    categorical: str | None = None,
+    missing: str | None = None,
+    dates: str | None = None,
+    decimal: str | None = None,
+    thousands: str | None = None,
+    encoding: str | None = None,
+    preprocessing: Preprocessing | None = None,
 ) -> FileRows:
     """Open a file or a folder of files as rows, which `fit` and `predict` of any estimator accept.
 
@@ -131,7 +157,8 @@ def open_rows(
     path : str or path
         File, whose format is chosen by its extension, or folder of files of one format, which are read in the order of their
         names. Supported extensions: npy; npz (a dense array, or a CSR matrix that `scipy.sparse.save_npz` wrote); fvecs, bvecs,
-        ivecs, fbin, u8bin, i8bin; parquet, pq; arrow, feather, ipc; zarr; h5, hdf5, hdf; csv, tsv, txt; svmlight, libsvm, svm.
+        ivecs, fbin, u8bin, i8bin; parquet, pq; arrow, feather, ipc; zarr; h5, hdf5, hdf; csv, tsv, txt and jsonl, also
+        compressed as gz, bz2 or zst; svmlight, libsvm, svm.
     columns : list of str or int, default=None
         Feature columns, by name or index. None uses all columns except `id_column`, `text_column` and the index of a table
         that pandas wrote. If a table has exactly one column of lists, the lists are the rows.
@@ -155,6 +182,22 @@ def open_rows(
         that they count from 1 otherwise.
     scratch : str or path, default=None
         Folder for scratch files. None uses the system's folder for temporary files (see `tempfile.gettempdir`).
+    exclude : list of str or int, default=None
+        Columns of a table that are not features.
+    categorical : {"one-hot", "drop"}, default=None
+        What becomes of columns of text with at most 32 different values: a feature of 0 and 1 for each value, the default, or
+        none.
+    missing : {"error", "drop", "mean", "median"}, default=None
+        What becomes of missing values: an error, the default; rows with one are left out; or the mean or median of the column
+        takes their place, and in a category a value of their own.
+    dates : {"drop", "number"}, default=None
+        What becomes of dates: they are not features, the default, or become the number of days since 1970.
+    decimal, thousands : str, default=None
+        Characters of numbers in text: "," and "." for 1.234,5. None for a point, and no separator of thousands.
+    encoding : str, default=None
+        Encoding of a text file, such as "cp1252". None for UTF-8, or UTF-16 if the file begins with its byte order mark.
+    preprocessing : Preprocessing, default=None
+        How the columns of a table become features, as chosen for another table: the `preprocessing_` of a model.
 
     Returns
     -------
@@ -177,6 +220,11 @@ def open_rows(
     files are parsed to a scratch file when they are opened. A scratch file takes as much disk space as the uncompressed rows
     and is deleted with them. `NestedKMeans` and `cluster` also store batches of more than 64 MB in one.
 
+    Tables (CSV, JSON lines, Parquet and Arrow) may have columns of any kind. Numbers and booleans (true and false, yes and no)
+    are features; identifiers, free text, dates and empty columns are left out, with a warning that names them. A column of
+    integers is an identifier if its name says so ("id", "customer_id") or if it counts the rows. The features are chosen in one
+    pass and made in another; all settings but `preprocessing` apply to the choice.
+
     Detection of a CSV header: a first line of text is a header; a first line of numbers is a row, except 0,1,2,... up to the
     last of at least three columns, the default column names of pandas. Text beside integers, quoted numbers above unquoted
     ones, and text that begins with numbers are read as a header. A warning is issued in these cases, and for a row of equally
@@ -196,11 +244,19 @@ def open_rows(
     for name, count in (("limit_rows", limit_rows), ("n_features", n_features)):
         if count is not None and (not isinstance(count, Integral) or isinstance(count, bool) or count < 1):
             raise ValueError(f"{name}={count!r} must be a positive integer, or None for all.")
-    if isinstance(columns, str | Integral):
-        columns = [columns]
-    columns = None if columns is None else list(columns)
+    for name, choice, known in (
+        ("categorical", categorical, ("one-hot", "drop")),
+        ("missing", missing, MISSING),
+        ("dates", dates, ("drop", "number")),
+    ):
+        if choice is not None and choice not in known:
+            raise ValueError(f"{name}={choice!r} is unknown: use {', '.join(map(repr, known))}.")
+    columns, exclude = ([names] if isinstance(names, str | Integral) else names for names in (columns, exclude))
+    columns, exclude = (None if names is None else list(names) for names in (columns, exclude))
     folder = None if scratch is None else str(scratch)
     options = Options(columns, id_column, text_column, limit_rows, array, header, delimiter, n_features, zero_based, folder)
+    options = options._replace(exclude=exclude, categorical=categorical, missing=missing, dates=dates, decimal=decimal)
+    options = options._replace(thousands=thousands, encoding=encoding, preprocessing=preprocessing)
     opened = open_path(path, options)
     if not opened.rows.shape[0]:
         raise InvalidFileError(f"{path}: has no rows: use a file with at least one.")

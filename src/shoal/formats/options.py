@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,20 @@ class Options(NamedTuple):
     n_features: int | None = None
     zero_based: bool | None = None
     scratch: str | None = None
+    exclude: list[Any] | None = None
+    categorical: str | None = None
+    missing: str | None = None
+    dates: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    encoding: str | None = None
+    preprocessing: Any = None
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether an option asks for what only tables with columns of several kinds have."""
+        asked = (self.exclude, self.categorical, self.missing, self.dates, self.decimal, self.thousands, self.preprocessing)
+        return any(value is not None for value in asked)
 
     @property
     def non_features(self) -> list[Any]:
@@ -86,6 +101,7 @@ class Opened(NamedTuple):
     names: list[str] | None = None  # of the feature columns
     column: Callable[[Any], Iterator[Any]] | None = None  # reads any column, given its name or index, in batches
     notice: str = ""  # a warning for the user
+    table: Any = None  # `mixed.Extras`, if the columns of a table were made features
 
 
 class Selection(NamedTuple):
@@ -141,6 +157,18 @@ class SomeColumns(StoredSource):
         return self.selection.of(self.rows.take(rows))
 
 
+def shown_names(names: Sequence[str]) -> str:
+    """Return the first names as text."""
+    return ", ".join(names[:20]) + ", ..." * (len(names) > 20)
+
+
+def nearest_name(name: str, names: Sequence[str]) -> str:
+    """Return a suggestion of the most similar name; "" if none is similar."""
+    lower = {other.lower(): other for other in names}
+    found = get_close_matches(name.lower(), list(lower), 1, 0.6)
+    return f" (did you mean {lower[found[0]]!r}?)" if found else ""
+
+
 def place_of(path: Path, column: Any, names: list[str] | None, d: int) -> int:
     """Return the index of a column that is given by name or by index."""
     if isinstance(column, str):
@@ -153,8 +181,11 @@ def place_of(path: Path, column: Any, names: list[str] | None, d: int) -> int:
             return places[0]
         if column.isascii() and column.isdecimal() and len(column) < 10:  # a number typed on the command line
             return place_of(path, int(column), names, d)
-        known = f"it has {', '.join(names[:20])}{', ...' * (len(names) > 20)}" if names else f"its {d} columns have no names"
-        raise InvalidFileError(f"{path}: has no column named {column!r}: {known}; use one of these, or a column number.")
+        known = f"it has {shown_names(names)}" if names else f"its {d} columns have no names"
+        suggestion = nearest_name(column, names or ())
+        raise InvalidFileError(
+            f"{path}: has no column named {column!r}{suggestion}: {known}; use one of these, or a column number."
+        )
     if not isinstance(column, int | np.integer) or isinstance(column, bool) or not 0 <= column < d:
         raise InvalidFileError(f"{path}: has no column {column!r}: use a number from 0 to {d - 1}.")
     return int(column)

@@ -18,7 +18,6 @@ from scipy import sparse
 from ..data.source import StoredSource
 from ..data.types import Array, at_most_float64, sparse_dtype, sum_duplicates
 from ..exceptions import InvalidFileError
-from ..kernels.files import read_spans
 from .errors import DISK_FULL, wrap_read_errors
 from .file_cache import HAS_PREAD, File
 
@@ -51,6 +50,8 @@ class RawRows(StoredSource):
         buffer = np.empty((int((stops - starts).sum()), self.stride), np.uint8)
         done = 0
         if HAS_PREAD and len(starts) > MAX_SPANS_IN_PYTHON:
+            from ..kernels.files import read_spans  # imports Numba, which small files do not need
+
             with self.file.opened() as fd:
                 done = read_spans(fd, starts, stops, self.stride, self.offset, buffer)
         view = memoryview(buffer.reshape(-1).data)[int((stops - starts)[:done].sum()) * self.stride :]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -10,17 +12,21 @@ from ..data.types import is_sparse
 from ..exceptions import InvalidFileError
 from .folder import concatenate
 from .options import Opened, Options
+from .text_lines import COMPRESSED
 
 CSV, SVMLIGHT = (".csv", ".tsv", ".txt"), (".svmlight", ".libsvm", ".svm")
-HDF5 = (".h5", ".hdf5", ".hdf")
+HDF5, JSON_LINES = (".h5", ".hdf5", ".hdf"), (".jsonl", ".ndjson")
+PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
+TABLES = (*CSV, *JSON_LINES, *PARQUET, *ARROW)  # files with columns of several kinds
 
 READERS = {  # extension -> module and function, imported when a file is opened, since some need optional packages
     ".npy": "npy.open_npy",
     ".npz": "npz.open_npz",
     **dict.fromkeys((".fvecs", ".bvecs", ".ivecs"), "vectors.open_vecs"),
     **dict.fromkeys((".fbin", ".u8bin", ".i8bin"), "vectors.open_bin"),
-    **dict.fromkeys((".parquet", ".pq"), "tables.open_parquet"),
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), "tables.open_arrow"),
+    **dict.fromkeys(PARQUET, "tables.open_parquet"),
+    **dict.fromkeys(ARROW, "tables.open_arrow"),
+    **dict.fromkeys(JSON_LINES, "mixed.open_json"),
     ".zarr": "grids.open_zarr",
     **dict.fromkeys(HDF5, "grids.open_hdf5"),
     **dict.fromkeys(CSV, "delimited.open_csv"),
@@ -30,31 +36,75 @@ EXTENSIONS_OF_OPTION = {  # options that apply to some formats only
     "array": (".npz", ".zarr", *HDF5),
     **dict.fromkeys(("header", "delimiter"), CSV),
     **dict.fromkeys(("n_features", "zero_based"), SVMLIGHT),
+    **dict.fromkeys(("exclude", "categorical", "missing", "dates", "preprocessing"), TABLES),
+    **dict.fromkeys(("decimal", "thousands", "encoding"), (*CSV, *JSON_LINES)),
 }
 
 
 def open_path(path: Path, options: Options) -> Opened:
     """Open a file or a folder of files."""
+    if path.is_dir() and _extension(path) != ".zarr":
+        return _open_table_or(partial(_open_folder, path, options), path, _data_files(path), options)
+    _check_file(path, options)
+    return _open_table_or(partial(_open_numbers, path, options), path, [path], options)
+
+
+def _check_file(path: Path, options: Options) -> None:
+    """Raise if a path is not that of a file with a reader, or if an option does not apply to it."""
     extension = _extension(path)
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise InvalidFileError(f"{path}: is a pipe or a device: copy its content to a regular file.")
-    if path.is_dir() and extension != ".zarr":
-        return _open_folder(path, options)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file: check the path.")
     if not extension:
         known = ", ".join(name[1:] for name in READERS)
         raise InvalidFileError(f"{path}: its extension is none of {known}: rename or convert it.")
     for name, extensions in EXTENSIONS_OF_OPTION.items():
-        if getattr(options, name) is not None and extension not in extensions:
-            raise InvalidFileError(
-                f"{path}: {name}={getattr(options, name)!r} applies only to {', '.join(extensions)} files: remove it."
-            )
+        value = getattr(options, name)
+        if value is not None and extension not in extensions:
+            given = "the preprocessing of the model" if name == "preprocessing" else f"{name}={value!r}"
+            remedy = "use such a file" if name == "preprocessing" else "remove it"
+            raise InvalidFileError(f"{path}: {given} applies only to {', '.join(extensions)} files: {remedy}.")
     if path.is_file() and path.stat().st_size == 0:
         raise InvalidFileError(f"{path}: is empty: use a file with rows.")
-    module, _, function = READERS[extension].partition(".")
+
+
+def _open_numbers(path: Path, options: Options) -> Opened:
+    """Open a file all of whose columns hold numbers."""
+    module, _, function = READERS[_extension(path)].partition(".")
     opened: Opened = getattr(import_module(f"{__package__}.{module}"), function)(path, options)
     return opened
+
+
+def _open_table_or(open_numbers: Callable[[], Opened], path: Path, files: list[Path], options: Options) -> Opened:
+    """Open files of numbers; as a table with columns of several kinds if they are one, or if an option says so."""
+    if not files or _extension(files[0]) not in TABLES:
+        return open_numbers()
+    for file in files:
+        _check_file(file, options)
+    from .mixed import has_identifiers, mixed_profiles, open_mixed
+
+    if options.is_mixed:
+        return open_mixed(path, files, options)
+    try:
+        opened = open_numbers()
+    except InvalidFileError as error:
+        try:
+            profiles = mixed_profiles(path, files, options)
+        except (InvalidFileError, ImportError) as why:  # the first message tells more, unless a package is missing
+            raise InvalidFileError(f"{error} {why}" if isinstance(why, ImportError) else str(error)) from error
+        if not profiles:
+            raise
+        return open_mixed(path, files, options, profiles)
+    if options.columns is None and has_identifiers(opened.names):
+        return open_mixed(path, files, options)
+    return opened
+
+
+def table_files(path: Path) -> list[Path]:
+    """Return the files of a table, which may have columns of several kinds; an empty list for other data."""
+    files = _data_files(path) if path.is_dir() and _extension(path) != ".zarr" else [path]
+    return files if files and all(_extension(file) in TABLES for file in files) else []
 
 
 def option_applies(option: str, path: Path) -> bool:
@@ -65,6 +115,9 @@ def option_applies(option: str, path: Path) -> bool:
 
 def _extension(path: Path) -> str:
     """Return the extension that selects the reader; "" if there is no reader."""
+    inner = Path(path.stem).suffix.lower()
+    if path.suffix.lower() in COMPRESSED and inner in (*CSV, *JSON_LINES):
+        return inner
     if path.suffix.lower() in READERS:
         return path.suffix.lower()
     if path.is_dir() and any((path / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
@@ -87,7 +140,8 @@ def _open_folder(path: Path, options: Options) -> Opened:
     parts: list[Opened] = []
     remaining = options.limit_rows
     for file in files:
-        part = open_path(file, options._replace(limit_rows=remaining))
+        _check_file(file, options)
+        part = _open_numbers(file, options._replace(limit_rows=remaining))
         _check_same_columns(file, part, files[0], parts[0] if parts else part)
         parts.append(part)
         remaining = None if remaining is None else remaining - part.rows.shape[0]

@@ -45,6 +45,8 @@ CLASSES = {  # tag -> where the class is
     "online_kmeans.state": "shoal.kmeans.online:OnlineState",
     "power_spectral": "shoal.spectral.power:PowerSpectral",
     "power_spectral.state": "shoal.spectral.power:PowerState",
+    "preprocessing": "shoal.data.preprocessing:Preprocessing",
+    "preprocessing.column": "shoal.data.preprocessing:ColumnEncoding",
     "spectral.affinity.kernel": "shoal.spectral.affinity:KernelAffinity",
     "spectral.affinity.neighbors": "shoal.spectral.affinity_factory:NeighborAffinity",
     "spectral.affinity.precomputed": "shoal.spectral.affinity_factory:PrecomputedAffinity",

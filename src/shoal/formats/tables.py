@@ -18,6 +18,7 @@ from .options import Opened, Options, check_shape, place_of, places_of
 from .streamed import Streamed, rows_per_batch, unpacking_bytes
 
 REMEDY = "write it again"
+ARROW_REMEDY = f"{REMEDY}, with pyarrow.feather.write_feather"
 PAGE_BYTES = 1 << 20  # bytes of a column that pyarrow decompresses at a time; memory plans of Parquet files depend on it
 COLUMN_ROWS = 1 << 16  # rows read at a time of a column of identifiers or texts
 
@@ -40,10 +41,17 @@ class Table(NamedTuple):
     n: int
     batches: Callable[[list[str], int], Iterator[Any]]  # (names, rows per batch) -> record batches
     unpacking: Callable[[Layout], int]  # bytes of memory that decompression takes in addition to the batches
+    with_gaps: frozenset[str] = frozenset()  # columns in which values are missing, as far as this is known
 
 
 def open_parquet(path: Path, options: Options) -> Opened:
     """Open a Parquet file."""
+    with wrap_read_errors(path, "opening it as Parquet", REMEDY):
+        return _open(parquet_table(path), options)
+
+
+def parquet_table(path: Path) -> Table:
+    """Return the columns of a Parquet file."""
     pq = need("pyarrow.parquet", "parquet", path)
 
     def opened() -> Any:
@@ -55,16 +63,34 @@ def open_parquet(path: Path, options: Options) -> Opened:
 
     with wrap_read_errors(path, "opening it as Parquet", REMEDY), opened() as file:
         metadata = file.metadata
-        row_group = max((metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)), default=0)
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        row_group = max((group.total_byte_size for group in groups), default=0)
 
         def unpacking(layout: Layout) -> int:
             return 3 * min(row_group, len(layout.names) * PAGE_BYTES)
 
-        return _open(Table(path, file.schema_arrow, metadata.num_rows, batches, unpacking), options)
+        return Table(path, file.schema_arrow, metadata.num_rows, batches, unpacking, _columns_with_gaps(groups))
+
+
+def _columns_with_gaps(groups: list[Any]) -> frozenset[str]:
+    """Return the columns in which values are missing, as far as the metadata of a Parquet file says so."""
+    found = set()
+    for group in groups:
+        for column in map(group.column, range(group.num_columns)):
+            statistics = column.statistics if column.is_stats_set else None
+            if statistics is not None and statistics.has_null_count and statistics.null_count:
+                found.add(column.path_in_schema)
+    return frozenset(found)
 
 
 def open_arrow(path: Path, options: Options) -> Opened:
     """Open a file in Arrow's file format, which is also called Feather."""
+    with wrap_read_errors(path, "opening it as an Arrow file", ARROW_REMEDY):
+        return _open(arrow_table(path), options)
+
+
+def arrow_table(path: Path) -> Table:
+    """Return the columns of a file in Arrow's file format."""
     ipc = need("pyarrow.ipc", "parquet", path)
 
     def batches(names: list[str], size: int) -> Iterator[Any]:
@@ -76,7 +102,7 @@ def open_arrow(path: Path, options: Options) -> Opened:
         with ipc.open_file(str(path)) as file:
             return file.get_batch(i)
 
-    with wrap_read_errors(path, "opening it as an Arrow file", f"{REMEDY}, with pyarrow.feather.write_feather"):
+    with wrap_read_errors(path, "opening it as an Arrow file", ARROW_REMEDY):
         with ipc.open_file(str(path)) as file:
             schema = file.schema
         sizes = batch_sizes(path)
@@ -86,7 +112,7 @@ def open_arrow(path: Path, options: Options) -> Opened:
         def unpacking(layout: Layout) -> int:
             return unpacking_bytes(max(stored, rows * layout.d * layout.dtype.itemsize))
 
-        return _open(Table(path, schema, sum(sizes["rows"].tolist()), batches, unpacking), options)
+        return Table(path, schema, sum(sizes["rows"].tolist()), batches, unpacking)
 
 
 def _check_empty_batches(path: Path, rows: Array, batch_of: Callable[[int], Any]) -> None:
@@ -109,6 +135,9 @@ def _open(table: Table, options: Options) -> Opened:
     if table.n < 0:
         raise InvalidFileError(f"{table.path}: declares {table.n} rows: {REMEDY}.")
     layout = _layout(table, options)
+    gaps = sorted(table.with_gaps.intersection(layout.names))
+    if gaps:
+        raise InvalidFileError(f"{table.path}: values of column {gaps[0]!r} are missing: fill them in or drop the rows.")
     n = options.limited(table.n)
     check_unpacked(table.path, n * layout.d * layout.dtype.itemsize, table.path.stat().st_size)
     rows = Streamed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -94,14 +95,18 @@ class Frame(NamedTuple):
         top = TOP + (HEIGHT - TOP - BOTTOM) * (1 - np.clip(b, 0, 1))
         return [f"{a:.5g} {b:.5g}" for a, b in zip(left, top, strict=True)]
 
-    def draw(self) -> str:
-        """Return grid lines, tick labels and axis names. The name of the vertical axis is above it."""
+    def draw(self, names_below: Mapping[float, str] | None = None) -> str:
+        """Return grid lines, tick labels and axis names. The name of the vertical axis is above it.
+
+        `names_below` are labels of the horizontal axis, by value, in place of numbers; they have no grid lines.
+        """
         parts = []
         left, bottom, right = self.left, HEIGHT - BOTTOM, WIDTH - RIGHT
-        for tick, label in self.x.labels().items():
+        for tick, label in (self.x.labels() if names_below is None else names_below).items():
             a = left + (right - left) * float(self.x.place(np.array(tick)))
             inside = min(a, WIDTH - CHARACTER_WIDTH * len(label) / 2)
-            parts.append(f'<path class="grid" d="M{a:.5g} {TOP}V{bottom}"/>')
+            if names_below is None:
+                parts.append(f'<path class="grid" d="M{a:.5g} {TOP}V{bottom}"/>')
             parts.append(f'<text x="{inside:.5g}" y="{bottom + 22}" text-anchor="middle">{label}</text>')
         for tick, label in self.y.labels().items():
             b = TOP + (bottom - TOP) * (1 - float(self.y.place(np.array(tick))))

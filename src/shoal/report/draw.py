@@ -156,6 +156,20 @@ def bars(key: str, title: str, values: Array, x: str, y: str) -> Markup:
     return svg(key, title, f"{y} over {x}, {len(values)} bars", frame.draw() + f'<path class="bars" d="{path}"/>')
 
 
+def cluster_bars(key: str, title: str, values: Array, clusters: Sequence[int], y: str) -> Markup:
+    """Draw a bar for each cluster, with its number and in its colour."""
+    frame = Frame(Axis("cluster", 0.0, float(len(values))), axis(y, values.astype(float), zero=True))
+    width, base = (WIDTH - frame.left - RIGHT) / len(values), HEIGHT - BOTTOM
+    heights = frame.y.place(values.astype(float)) * (base - TOP)
+    drawn = "".join(
+        f'<path fill="{colour(j)}" d="M{frame.left + (i + 0.1) * width:.5g} {base}v{-h:.5g}h{0.8 * width:.5g}V{base}z">'
+        f"<title>Cluster {j}: {value:,}</title></path>"
+        for i, (j, h, value) in enumerate(zip(clusters, heights, values.tolist(), strict=True))
+    )
+    names = {i + 0.5: str(j) for i, j in enumerate(clusters)}
+    return svg(key, title, f"{y} of {len(values)} clusters", frame.draw(names) + drawn)
+
+
 def ranking(key: str, title: str, names: Sequence[str], values: Array, spreads: Array, x: str) -> Markup:
     """Draw horizontal bars, each with its name, value and error bar."""
     letter = 10.5  # width of a character on a narrow page

@@ -129,6 +129,17 @@ class Trait(NamedTuple):
     value: float  # of the centroid
     mean: float  # of all rows
     z_score: float  # (value - mean) / standard deviation of all rows
+    is_share: bool = False  # whether the column holds zeros and ones, so that means are shares of the rows
+
+
+class ColumnFacts(NamedTuple):
+    """Means of a column, over all rows and over those of each cluster."""
+
+    name: str
+    mean: float  # of all rows
+    means: Array  # of the described clusters, in their order
+    z_scores: Array  # (means - mean) / standard deviation of all rows
+    is_share: bool  # whether the column holds zeros and ones, so that means are shares of the rows
 
 
 class Row(NamedTuple):
@@ -191,6 +202,8 @@ class Facts(NamedTuple):
     map: Map
     quality: Quality
     warnings: list[str]
+    columns: Sequence[ColumnFacts] = ()  # in the order of X; those that differ most between clusters, if there are many
+    dominant: tuple[str, ...] = ()  # few columns that make up most of the variance, if the rows were not standardized
 
 
 class Trial(NamedTuple):

@@ -22,7 +22,18 @@ from ..fit.standardized import Standardized
 from .cluster_statistics import summarize_clusters
 from .column_moments import cluster_sums
 from .facts import Curve, Facts, Options, Origin, versions
-from .profile import ClusterDetails, Profile, column_namer, describe_clusters, profile_from_centers, profile_from_means, row_ids
+from .profile import (
+    ClusterDetails,
+    Profile,
+    column_namer,
+    compare_columns,
+    describe_clusters,
+    dominant_columns,
+    profile_from_centers,
+    profile_from_means,
+    row_ids,
+    share_columns,
+)
 from .sample import ClusterSpace, draw_sample, evaluate_sample
 
 N_NEAREST_ROWS = 5  # rows shown per cluster: enough to recognize it, few enough for 500 clusters on one page
@@ -88,6 +99,9 @@ def gather(model: Any, X: Any, options: Options = Options(), origin: Origin = Or
             profile = profile_from_means(source, labels, k, pictured)
         evaluation = evaluate_sample(space, stats, labels[sampled], options.seed)
         energies = np.array([rows.frame.energy_out_of(float(e)) for e in stats.energies])
+        namer, is_share = column_namer(model, X, options, d), share_columns(model, d)
+        dominant = dominant_columns(stats.columns) if stats.columns is not None and not rows.frame.unit else []
+        is_compared = profile is not None and options.image is None and np.asarray(profile.centers).ndim == 2
         details = ClusterDetails(stats, energies, shown, pictured, profile, evaluation.silhouettes)
         return Facts(
             method=_display_name(model),
@@ -103,10 +117,12 @@ def gather(model: Any, X: Any, options: Options = Options(), origin: Origin = Or
             curve=Curve.of(getattr(model, "history_", [])),
             sizes=stats.sizes,
             energies=energies,
-            clusters=describe_clusters(details, options, column_namer(model, X, options, d), row_ids(X, options)),
+            clusters=describe_clusters(details, options, namer, row_ids(X, options), is_share),
             map=evaluation.map,
             quality=evaluation.quality,
             warnings=[*map(str, warnings), *_check_energy(model, float(energies.sum()), n)],
+            columns=compare_columns(profile, shown, namer, is_share) if profile is not None and is_compared else [],
+            dominant=tuple(map(namer, dominant)),
         )
 
 

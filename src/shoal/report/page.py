@@ -19,7 +19,7 @@ from .. import __version__
 from ..data.atomic_write import atomic_write
 from ..metrics import knee
 from . import words
-from .draw import Line, bars, colour, lines, picture, scatter, thinned
+from .draw import Line, bars, cluster_bars, colour, lines, picture, scatter, thinned
 from .facts import Cluster, Facts, Origin, Point, Trial, versions
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ ROW_LIMITS = (500, 200, 100, 50, 20, 5, 0)  # table rows per page, tried in this
 MAX_MAP_LABELS = 60  # cluster numbers on the map; more would cover the points
 MAX_TABLE_POINTS = 40  # rows of the table below a chart
 MAX_LINES = 40  # in a chart
+MAX_NAMED_BARS = 20  # bars that have room for the number of their cluster
+MAX_COMPARED = 12  # clusters whose columns are compared side by side
 MAX_WARNINGS = 50  # on a page
 
 
@@ -65,6 +67,7 @@ def environment() -> Environment:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=safe
     )
     env.filters.update(clip=words.clean, number=words.number, fixed=words.fixed, seconds=words.seconds, percent=words.percent)
+    env.filters.update(contrast=words.contrast, column_value=words.column_value)
     env.filters["ended"] = lambda reason: words.ENDS.get(reason, reason)
     env.globals.update(many=words.count_noun, version_line=f"Shoal {__version__}")
     for name in ("css", "js"):
@@ -146,8 +149,17 @@ def fit_page(facts: Facts, max_rows: int) -> str:
             clusters=[_table_row(cluster, facts) for cluster in shown],
             pictures=_encode_pictures(shown),
             largest=max(int(facts.sizes.max()), 1),
+            columns=facts.columns,
+            compared=[_table_row(cluster, facts) for cluster in shown[:MAX_COMPARED]],
+            heat=heat,
         )
     )
+
+
+def heat(z_score: float) -> str:
+    """Return the class of a cell of the heat map, from h-3 to h3; cells near the mean of all rows have no colour."""
+    level = round(min(max(z_score, -3.0), 3.0)) if np.isfinite(z_score) else 0
+    return f"h{level}" if level else "h0"
 
 
 def compare_page(trials: list[Trial], origin: Origin, max_rows: int) -> str:
@@ -259,12 +271,15 @@ def _point_table(series: list[Line], x: str, y: str) -> Table:
 
 def _size_figure(facts: Facts) -> Figure:
     """Return the bar chart of cluster sizes."""
-    sizes = np.sort(facts.sizes)[::-1]
-    drawing = bars("sizes", "Cluster sizes", sizes, "clusters, largest first", "rows")
-    shown = thinned(len(sizes), MAX_TABLE_POINTS)
-    rows = [[f"{i + 1:,}", f"{sizes[i]:,}"] for i in shown]
+    order = np.argsort(-facts.sizes, kind="stable")
+    sizes = facts.sizes[order]
+    if len(sizes) <= MAX_NAMED_BARS:
+        drawing = cluster_bars("sizes", "Cluster sizes", sizes, order.tolist(), "rows")
+    else:
+        drawing = bars("sizes", "Cluster sizes", sizes, "clusters, largest first", "rows")
+    rows = [[f"{order[i]}", f"{sizes[i]:,}"] for i in thinned(len(sizes), MAX_TABLE_POINTS)]
     median = f"Median cluster size: {words.count_noun(int(np.median(sizes)), 'row')}."
-    return Figure("Cluster sizes", drawing, median, Table(["rank", "rows"], rows))
+    return Figure("Cluster sizes", drawing, median, Table(["cluster", "rows"], rows))
 
 
 def _map_figure(facts: Facts, shown: list[Cluster]) -> Figure:

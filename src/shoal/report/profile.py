@@ -14,8 +14,10 @@ from ..data.source import FileSource, Source, file_column_names
 from ..data.types import Array, is_sparse
 from .cluster_statistics import ClusterStatistics, profile_columns
 from .column_moments import ColumnMoments
-from .facts import Cluster, Options, Row, Trait
+from .facts import Cluster, ColumnFacts, Options, Row, Trait
 
+MAX_COLUMNS = 40  # columns compared between clusters
+DOMINANT_SHARE = 0.9  # of the variance, made up by at most a quarter of the columns, which then decide the clusters alone
 MAX_TRAITS = 6  # columns listed per cluster: what fits into a table cell
 MIN_Z_SCORE = 0.25  # standard deviations; smaller differences are not distinctive
 MIN_DEVIATION = 8  # standard deviation of a column, in units in the last place of its mean; less is rounding noise
@@ -29,6 +31,36 @@ class Profile(NamedTuple):
     means: Array  # (d): over all rows
     z_scores: Callable[[int], Array]  # cluster -> (d): difference from the mean, in standard deviations of all rows
     pictured_rows: Any  # raw rows to show as images; None if there are none
+
+
+def dominant_columns(columns: ColumnMoments) -> list[int]:
+    """Return the columns that make up nine tenths of the variance, if they are at most a quarter of all, or one of two."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        shares = columns.squares / columns.squares.sum()
+    order = np.argsort(-shares, kind="stable")
+    if len(order) < 2 or not np.isfinite(shares).all():
+        return []
+    count = int(np.searchsorted(np.cumsum(shares[order]), DOMINANT_SHARE)) + 1
+    return order[:count].tolist() if count <= max(1, len(order) // 4) else []
+
+
+def compare_columns(
+    profile: Profile, shown: Array, column_name: Callable[[int], str], is_share: Callable[[int], bool]
+) -> list[ColumnFacts]:
+    """Return the means of the columns in the described clusters; of many columns, those that differ most."""
+    z = np.stack([profile.z_scores(int(j)) for j in shown])
+    top = np.argsort(-np.abs(z).max(axis=0), kind="stable")[:MAX_COLUMNS]
+    return [
+        ColumnFacts(column_name(c), float(profile.means[c]), np.asarray(profile.centers)[shown, c], z[:, c], is_share(c))
+        for c in np.sort(top).tolist()
+    ]
+
+
+def share_columns(model: Any, d: int) -> Callable[[int], bool]:
+    """Return a function that tells which columns hold zeros and ones, made of categories and booleans."""
+    preprocessing = getattr(model, "preprocessing_", None)
+    kinds = [c.kind for c in preprocessing.columns for _ in c.feature_names] if preprocessing is not None else []
+    return lambda c: len(kinds) == d and kinds[c] in ("category", "boolean")
 
 
 def _z_scores(C: Array, columns: ColumnMoments, dtype: np.dtype) -> Callable[[int], Array]:
@@ -78,12 +110,14 @@ class ClusterDetails(NamedTuple):
 RowTexts = dict[int, str]  # row number -> text
 
 
-def describe_clusters(details: ClusterDetails, options: Options, column_name: Any, ids: Any) -> list[Cluster]:
+def describe_clusters(
+    details: ClusterDetails, options: Options, column_name: Any, ids: Any, is_share: Callable[[int], bool]
+) -> list[Cluster]:
     """Return the descriptions of the shown clusters."""
     nearest = details.stats.nearest
     rows = np.unique(nearest.ids[np.isin(nearest.labels, details.shown)])
     names = _texts_of_rows(ids, rows), _texts_of_rows(options.texts, rows)
-    return [_describe_cluster(int(j), details, options, column_name, names) for j in details.shown]
+    return [_describe_cluster(int(j), details, options, (column_name, is_share), names) for j in details.shown]
 
 
 def _texts_of_rows(values: Any, rows: Array) -> RowTexts:
@@ -95,7 +129,7 @@ def _texts_of_rows(values: Any, rows: Array) -> RowTexts:
 
 
 def _describe_cluster(
-    j: int, details: ClusterDetails, options: Options, column_name: Any, names: tuple[RowTexts, RowTexts]
+    j: int, details: ClusterDetails, options: Options, columns: tuple[Any, Any], names: tuple[RowTexts, RowTexts]
 ) -> Cluster:
     """Return the description of cluster j."""
     stats, profile = details.stats, details.profile
@@ -103,7 +137,7 @@ def _describe_cluster(
     traits: list[Trait] = []
     picture = None
     if profile is not None and size:
-        traits = _distinctive_columns(j, profile, column_name)
+        traits = _distinctive_columns(j, profile, *columns)
         picture = np.asarray(profile.centers[j], np.float64).reshape(options.image) if options.image else None
     members = np.flatnonzero(stats.nearest.labels == j)
     nearest = [
@@ -113,13 +147,13 @@ def _describe_cluster(
     return Cluster(j, size, float(details.energies[j]), distance, float(details.silhouettes[j]), traits, nearest, picture)
 
 
-def _distinctive_columns(j: int, profile: Profile, column_name: Any) -> list[Trait]:
+def _distinctive_columns(j: int, profile: Profile, column_name: Any, is_share: Callable[[int], bool]) -> list[Trait]:
     """Return the columns with the largest absolute z-scores, in descending order. Ties go to the first column."""
     z = profile.z_scores(j)
     top = np.argpartition(-np.abs(z), MAX_TRAITS - 1)[:MAX_TRAITS] if len(z) > MAX_TRAITS else np.arange(len(z))
     top = top[np.lexsort((top, -np.abs(z[top])))]
     return [
-        Trait(column_name(int(c)), float(profile.centers[j, c]), float(profile.means[c]), float(z[c]))
+        Trait(column_name(int(c)), float(profile.centers[j, c]), float(profile.means[c]), float(z[c]), is_share(int(c)))
         for c in top
         if abs(z[c]) >= MIN_Z_SCORE
     ]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .facts import Facts, Point, Trial
+from .facts import Facts, Point, Trait, Trial
 
 JOINERS = "\u200c\u200d"  # not printable, but part of some scripts and emoji
 STOP_PHRASES = {  # stop reason -> how a sentence about the fit continues
@@ -20,6 +20,10 @@ STOP_PHRASES = {  # stop reason -> how a sentence about the fit continues
     "quality": "reached the requested quality",
     "callback": "was stopped by a callback",
 }
+SPACES = {"standardized": " in standardized columns", "codes": " in binary codes", "embedding": " in the embedding"}
+SMALL_SHARE = 0.05  # of the median size of clusters; smaller ones are reported as possible outliers
+MANY_TIMES = 3.0  # from which a value is given as a multiple of the average
+MAX_NAMED = 3  # columns named in a sentence
 MAX_EQUAL_PERCENT = 0.01  # energies that differ by less are reported as the same
 ENDS = {"quality": "quality reached", "max_iter": "iteration limit", "time_budget": "time limit"}  # stop reasons in tables
 
@@ -116,8 +120,36 @@ def verdict(facts: Facts) -> str:
         elapsed = max([*facts.curve.seconds[-1:], facts.origin.seconds or 0.0])  # a resumed fit has the longer curve
         words += f" and {seconds(elapsed)}" if elapsed else ""
     if facts.quality.silhouette is not None:
-        words += f"; the clusters are {separation(facts.quality.silhouette)} (silhouette {facts.quality.silhouette:.2f})"
+        words += f"; the clusters are {separation(facts.quality.silhouette)} (silhouette {facts.quality.silhouette:.2f}"
+        words += f" of {count_noun(facts.quality.sample, 'row')}{SPACES.get(facts.map.space, '')}"
+        words += f", almost only by {_named(facts.dominant)})" if facts.dominant else ")"
     return words + "."
+
+
+def _named(columns: Sequence[str]) -> str:
+    """Return the names of a few columns as text."""
+    return " and ".join(clean(name, 40) for name in columns[:MAX_NAMED]) + " and others" * (len(columns) > MAX_NAMED)
+
+
+def column_value(value: float, is_share: bool) -> str:
+    """Format a mean of a column; that of zeros and ones is a share of the rows."""
+    return f"{100 * value:.0f}%" if is_share and math.isfinite(value) else number(value)
+
+
+def contrast(trait: Trait) -> str:
+    """Say how a cluster differs from all rows in one column, in the units of the column."""
+    value, mean = trait.value, trait.mean
+    shown = column_value(value, trait.is_share)
+    if trait.is_share:
+        return f"{shown}, overall {column_value(mean, True)}"
+    if not (mean > 0 and value >= 0 and math.isfinite(value)):
+        return f"{shown}, overall {number(mean)}"
+    if value >= MANY_TIMES * mean:
+        return f"{shown}, {number(value / mean, 2)} times the average"
+    change = 100 * (value / mean - 1)
+    if abs(change) < 1:
+        return f"{shown}, overall {number(mean)}"
+    return f"{shown}, {abs(change):.0f}% {'above' if change > 0 else 'below'} average"
 
 
 def notes(facts: Facts) -> list[str]:
@@ -132,6 +164,20 @@ def notes(facts: Facts) -> list[str]:
         )
     if single:
         warnings.append(f"{count_noun(single, 'cluster')} with a single row: possible outliers.")
+    small = int(((facts.sizes > 1) & (facts.sizes < SMALL_SHARE * np.median(facts.sizes))).sum())
+    if small:
+        warnings.append(
+            f"{count_noun(small, 'cluster')} {'is' if small == 1 else 'are'} far smaller than the others, below "
+            f"{100 * SMALL_SHARE:.0f}% of the median size: possible outliers."
+        )
+    if facts.dominant and not any("of the variance" in warning for warning in warnings):
+        plural = len(facts.dominant) > 1
+        warnings.append(
+            f"{_named(facts.dominant)} {'make' if plural else 'makes'} up most of the variance, so the clusters follow almost "
+            "nothing else. Standardize the columns to give all of them the same weight."
+        )
+    if facts.map.space == "embedding" and facts.quality.silhouette is not None:
+        warnings.append("The silhouette was computed in the embedding, where clusters are farther apart than in the columns.")
     if facts.k > 1 and facts.sizes.max() > 0.9 * facts.n:
         share = f"{100 * facts.sizes.max() / facts.n:.0f}%"
         warnings.append(

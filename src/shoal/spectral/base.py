@@ -287,6 +287,7 @@ class BaseSpectralClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         return {
             "n_features_in_": schema.SizeOf("d"),
             "feature_names_in_": schema.Names("d"),
+            "preprocessing_": schema.PreprocessingSpec("d"),
             "_fit_parameters": schema.ParameterValues(self._model_parameters),
             "embedding_": floats("n", "e"),
             "eigenvalues_": schema.doubles("e"),
