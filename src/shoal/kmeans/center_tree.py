@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data.blocks import Block, CenterLists, Centers, DenseBlock
+from ..data.blocks import Block, CenterLists, Centers, DenseBlock, nearest_others
 from ..data.cancellation import pieces
 from ..data.rows import Rows
 from ..data.sources import find_source
@@ -169,6 +169,7 @@ class Neighborhoods(NamedTuple):
 
     parents: Array  # (k) int32
     neighbors: Array  # (k, L) int32: nearest centroids, the centroid itself among them, sorted by number
+    nearest: Array  # (k) int32: the nearest other centroid; the centroid itself if there is none
 
 
 def find_neighborhoods(rows: Rows, coarse: Sequence[Level], C: Array, size: int) -> Neighborhoods:
@@ -185,7 +186,9 @@ def find_neighborhoods(rows: Rows, coarse: Sequence[Level], C: Array, size: int)
         children = [children_of(below.parents, len(above.centers)) for above, below in zip(coarse, coarse[1:], strict=False)]
         some.for_each(_descend_block, prepared, children, per_row=(parents,))
     if size == k:
-        return Neighborhoods(parents, np.tile(np.arange(k, dtype=np.int32), (k, 1)))
+        all_of_them, block = np.arange(k, dtype=np.int32), DenseBlock(C)
+        nearest = nearest_others(block, all_of_them, DenseBlock.prepare(C)) if k > 1 else all_of_them
+        return Neighborhoods(parents, np.tile(all_of_them, (k, 1)), nearest.astype(np.int32))
     order = np.argsort(parents, kind="stable")  # so that centroids of a block have common cells
     some = rows.sibling(find_source(np.ascontiguousarray(C[order]))).with_block_rows(some.block_rows)
     cells, nobody = np.zeros((k, 1), np.int32), np.full(k, -1, np.int32)
@@ -199,5 +202,6 @@ def find_neighborhoods(rows: Rows, coarse: Sequence[Level], C: Array, size: int)
     own = order.astype(np.int32)
     some.for_each(partial(_nearest_block, level=packed), per_row=(own, cells, ids))
     neighbors = np.empty((k, size), np.int32)
-    neighbors[order] = np.sort(np.column_stack([own, np.where(ids < 0, own[:, None], ids)]), axis=1)
-    return Neighborhoods(parents, neighbors)
+    ids, nearest = np.where(ids < 0, own[:, None], ids), np.empty(k, np.int32)
+    neighbors[order], nearest[order] = np.sort(np.column_stack([own, ids]), axis=1), ids[:, 0] if size > 1 else own
+    return Neighborhoods(parents, neighbors, nearest)

@@ -47,8 +47,10 @@ from .center_tree import CenterTree, Level, Neighborhoods, find_neighborhoods, l
 from .grouped_rows import GroupedRows
 from .init import INITIALIZERS
 from .nearest_check import EXACT, NearestCheck, check_nearest
+from .reseeding import reseed
 from .tree_building import TreeBuilder, level_sizes
 
+MAX_RESEEDING_STEPS = 9  # steps in which centroids are moved into costly clusters
 STEPS_PER_SEARCH = 2  # steps after which the neighbors of the centroids are found again
 
 
@@ -59,6 +61,7 @@ class HierarchicalState(NamedTuple):
     coarse: tuple[Level, ...]  # levels above the centroids of the partition
     neighborhoods: Neighborhoods  # of the centroids, some steps ago
     steps: int
+    reseeded: int  # centroids that were moved into costly clusters before the last step
     energy: float  # of the centroids before the last step; infinite at first
     gain: float  # by which the last step lowered it
 
@@ -108,22 +111,27 @@ class HierarchicalSolver(Solver):
             coarse = tuple(Level(np.ones((size, d), centers.dtype), np.zeros(size, np.int32)) for size in builder.sizes[:-1])
         else:
             state, coarse = state._replace(labels=builder.labels.copy()), tuple(builder.levels[:-1])
-        near = Neighborhoods(np.zeros(k, np.int32), np.zeros((k, min(self.n_neighbors, k)), np.int32))
-        return HierarchicalState(state, coarse, near, 0, np.inf, np.inf)
+        near = Neighborhoods(np.zeros(k, np.int32), np.zeros((k, min(self.n_neighbors, k)), np.int32), np.zeros(k, np.int32))
+        return HierarchicalState(state, coarse, near, 0, 0, np.inf, np.inf)
 
     def step(self, state: HierarchicalState) -> tuple[HierarchicalState, PartitionInfo]:
-        near = state.neighborhoods
+        now, near, reseeded = state.partition, state.neighborhoods, 0
         if state.steps % STEPS_PER_SEARCH == 0:
             near = find_neighborhoods(self.rows, state.coarse, state.centers, self.n_neighbors)
+            if 0 < state.steps < MAX_RESEEDING_STEPS:
+                rng = generator(self.builder.seed, 0, len(self.builder.sizes) + state.steps)
+                now, near, reseeded = reseed(self.rows, now, near, rng)
         lists = lists_of(near.neighbors)
-        after, info = partition.advance(self.rows, state.partition, partial(self._compare, lists=lists))
+        after, info = partition.advance(self.rows, now, partial(self._compare, lists=lists))
         if state.steps == 0:
             self.builder.forget()
         gain = (state.energy - info.energy) / info.energy if info.energy > 0 else 0.0
-        return HierarchicalState(after, state.coarse, near, state.steps + 1, info.energy, gain), info
+        return HierarchicalState(after, state.coarse, near, state.steps + 1, reseeded, info.energy, gain), info
 
     def converged(self, state: HierarchicalState, info: PartitionInfo) -> bool:
-        return (info.reassigned == 0 and state.steps > 1) or state.gain <= self.tol
+        if state.reseeded or state.steps == 1:
+            return False
+        return info.reassigned == 0 or state.gain <= self.tol
 
     def _compare(self, rows: Rows, state: Partition, lists: CenterLists) -> tuple[Iterable[StepStats], Any]:
         """Assign rows by the neighbors of their centroids."""

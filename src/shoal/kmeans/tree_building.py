@@ -96,8 +96,8 @@ def divide(block: Block, weights: Array, k: int, unit: bool, seed: tuple[int, ..
     X: Any = block.X
     rows = Rows.of(find_source(X), np.ascontiguousarray(weights), Frame(unit=unit), _Serial())
     rng, n = generator(*seed), len(block)
-    n_seeds = n if at_root else min(n, max(SEED_ROWS_PER_CHILD * k, k))
-    ids = np.sort(rng.choice(n, n_seeds, replace=False))
+    n_seeds = n if at_root else min(n, SEED_ROWS_PER_CHILD * k)
+    ids = np.arange(n) if n_seeds == n else np.sort(rng.choice(n, n_seeds, replace=False))
     short = sketch_rows(rows, ids)
     order = np.argsort(row_keys(short), kind="stable")  # equal rows side by side
     ids, short = ids[order], np.ascontiguousarray(short[order])
