@@ -16,7 +16,9 @@ from .partition import Assign, Partition
 
 MAX_FILL_ROUNDS = 10  # attempts to give empty clusters a row; duplicates can leave some empty after any number of them
 
-LabelAndCost = Callable[[Rows, Partition, Assign], tuple[Partition, float | None]]  # labels rows; None if there is no energy yet
+LabelAndCost = Callable[
+    [Rows, Partition, Assign], tuple[Partition, float | None]
+]  # labels rows; None if there is no energy yet
 Publish = Callable[[Partition], Partition]  # rounds centroids to the values that the user will see
 
 

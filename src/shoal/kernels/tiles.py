@@ -242,7 +242,9 @@ def two_best_packed(
                 j = labels[i]
                 score = lows[i - first] if j < 0 else z2[j // n_lanes, j % n_lanes] - 2 * _product(X, i, C, j)
                 limits[i] = _limit(score, norms[i], double)
-        _update_two_best(X, rows, start, stop, packs, packs.shape[0], z2, norms, double, labels, limits, best, second, scores, hits, lows)
+        _update_two_best(
+            X, rows, start, stop, packs, packs.shape[0], z2, norms, double, labels, limits, best, second, scores, hits, lows
+        )
 
 
 @fast_kernel
@@ -392,7 +394,9 @@ def nearest_listed(
                     j, norms[i] = labels[i], _norm2(X, i)
                     score = lows[q - first] if j < 0 else z2[j] - 2 * _product(X, i, C, j)
                     limits[i] = _limit(score, norms[i], double)
-            _update_two_best(X, order, start, stop, packs, n_packs, norms2, norms, double, places, limits, best, second, scores, hits, lows)
+            _update_two_best(
+                X, order, start, stop, packs, n_packs, norms2, norms, double, places, limits, best, second, scores, hits, lows
+            )
             for q in range(start, stop):
                 i = order[q]
                 label = own[places[i]]

@@ -7,6 +7,7 @@ other rows.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -183,7 +184,7 @@ def find_neighborhoods(rows: Rows, coarse: Sequence[Level], C: Array, size: int)
     some = some.with_block_rows(max(1, min(MAX_CENTERS_PER_BLOCK, k // 8)))
     if coarse:
         prepared = [DenseBlock.prepare(level.centers) for level in coarse]
-        children = [children_of(below.parents, len(above.centers)) for above, below in zip(coarse, coarse[1:], strict=False)]
+        children = [children_of(below.parents, len(above.centers)) for above, below in itertools.pairwise(coarse)]
         some.for_each(_descend_block, prepared, children, per_row=(parents,))
     if size == k:
         all_of_them, block = np.arange(k, dtype=np.int32), DenseBlock(C)

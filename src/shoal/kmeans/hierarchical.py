@@ -12,6 +12,7 @@ Differs from the paper: children are allotted by energy, and the finest centroid
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -129,7 +130,7 @@ class HierarchicalSolver(Solver):
         return HierarchicalState(after, state.coarse, near, state.steps + 1, reseeded, info.energy, gain), info
 
     def converged(self, state: HierarchicalState, info: PartitionInfo) -> bool:
-        if state.reseeded or state.steps == 1:
+        if state.reseeded or state.steps == 1 or state.steps % STEPS_PER_SEARCH != 1:  # a search may still move centroids
             return False
         return info.reassigned == 0 or state.gain <= self.tol
 
@@ -215,7 +216,7 @@ class HierarchicalSolver(Solver):
 
     def labelling_seconds(self, k: int) -> float:
         sizes = [1, *self.builder.sizes]
-        compared = sum(-(-b // a) for a, b in zip(sizes, sizes[1:], strict=False)) + 2 * self.n_neighbors
+        compared = sum(-(-b // a) for a, b in itertools.pairwise(sizes)) + 2 * self.n_neighbors
         return labelling_seconds(self.rows, k if self.is_exact else min(k, compared))
 
     def is_valid_state(self, state: Any) -> bool:
@@ -441,9 +442,7 @@ class HierarchicalKMeans(BaseCentroidClusterer):
     _initializers = INITIALIZERS
     _center_arrays = (4, 8)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{
-            name: rule for name, rule in BaseCentroidClusterer._parameter_constraints.items() if name not in ("init", "n_init")
-        },
+        **{name: rule for name, rule in BaseCentroidClusterer._parameter_constraints.items() if name not in ("init", "n_init")},
         "n_levels": [Count(MAX_LEVELS), StrOptions({"auto"})],
         "n_neighbors": [Count()],
         "refine": [StrOptions({"neighbors", "exact"})],
@@ -565,7 +564,9 @@ class HierarchicalKMeans(BaseCentroidClusterer):
         """Return the tree in the frame of new rows, and its parents; None to compare rows with all centroids."""
         if self.refine == "exact" or "neighbors_" not in vars(self):
             return None
-        check_fitted_state(self, "n_features_in_", "cluster_centers_", "coarse_levels_", "parents_", "neighbors_", "_tree_digest")
+        check_fitted_state(
+            self, "n_features_in_", "cluster_centers_", "coarse_levels_", "parents_", "neighbors_", "_tree_digest"
+        )
         if self._tree_digest != _digest(np.asarray(self.cluster_centers_)):  # set by the user
             return None
         parents = tuple(level.parents for level in self.levels_)

@@ -17,9 +17,7 @@ MAX_COST = 0.05  # of a removed centroid, as a share of the energy of the cluste
 MAX_MOVED_SHARE = 0.05  # of the centroids, moved at a time
 
 
-def reseed(
-    rows: Rows, state: Partition, near: Neighborhoods, rng: np.random.Generator
-) -> tuple[Partition, Neighborhoods, int]:
+def reseed(rows: Rows, state: Partition, near: Neighborhoods, rng: np.random.Generator) -> tuple[Partition, Neighborhoods, int]:
     """Return the partition with some centroids at rows of costly clusters, the neighbors with these, and their number."""
     C = state.centers
     gap = np.einsum("ij,ij->i", *(2 * [C.astype(np.float64) - C[near.nearest]]))

@@ -18,13 +18,12 @@ from ..data.cancellation import TimeUp, check_cancelled, now, time_limit
 from ..data.frame import Frame
 from ..data.jobs import Job, folded
 from ..data.rows import Rows
-from ..data.source import CellSource
 from ..data.sources import find_source
 from ..data.types import Array
 from ..execution.deadline import NO_DEADLINE, Deadline
 from ..fit.checkpoint import CheckpointSession
 from ..fit.checkpoint_validation import matches_template
-from ..fit.partition import advance, energy_block, initial_partition, label_all
+from ..fit.partition import advance, initial_partition, label_all
 from ..fit.random_streams import generator
 from .center_tree import Level, children_of
 from .grouped_rows import GroupedRows, group_order
