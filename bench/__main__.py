@@ -11,6 +11,7 @@ from . import pages
 from .bigfile import bigfile
 from .compressed import accuracy, codes_memory, compress, popcount
 from .faults import faults
+from .many import many
 from .map import speed_map
 from .measure import Lab
 from .peaks import peaks
@@ -31,6 +32,7 @@ DEFAULT: dict[str, Suite] = {suite.__name__: suite for suite in _ALL}
 SUITES: dict[str, Suite] = {
     **DEFAULT,
     "map": speed_map,
+    "many": many,
     "algorithms": algorithms,
     "many_rows": many_rows,
     "nmi": nmi,

@@ -35,9 +35,10 @@ from shoal.cli.reproduce import PAPERS
         ),
         pytest.param(["scaleout", "--only", "overhead"], ["a step on workers"], marks=pytest.mark.slow),
         (["plan"], ["GB of a machine", "added up on each machine"]),
+        (["many"], ["our energy over that of flat k-means", "exponent of the number of clusters"]),
         (["map"], ["cluster against the fastest peer", "auto over the best single algorithm"]),
     ],
-    ids=["kmeans", "spectral", "files", "dask", "plan", "map"],
+    ids=["kmeans", "spectral", "files", "dask", "plan", "many", "map"],
 )
 def test_a_tiny_benchmark(suites, expected):
     command = [sys.executable, "-m", "bench", *suites, "--quick"]
