@@ -224,7 +224,7 @@ def test_export_levels(capsys):
     np.save("many.npy", np.random.default_rng(0).normal(size=(2000, 3)).astype(np.float32))
     words = ("--method", "hierarchical", "--set", "n_levels=3", "--set", "n_neighbors=8")
     printed = result(capsys, "fit", "many.npy", "-k", 60, *words, "-o", "out", "--progress", "none")
-    assert "of the rows" in printed["summary"]
+    assert "60 clusters of 2,000 rows" in printed["summary"]
     model = shoal.load("out/model.npz")
     grandparents = model.levels_[1].parents[model.parents_]
     table = parquet.read_table(result(capsys, "export", "out", "--to", "parquet")["path"])
