@@ -41,8 +41,9 @@ class ManyProblem(NamedTuple):
 
 MANY = [
     ManyProblem("sift-300k-k5000", 5000, lambda: problems.sift()[:300_000]),
-    ManyProblem("gloss-k2000", 2000, problems.gloss, (FLAT, "faiss-256", "sklearn-bisecting")),
+    ManyProblem("gloss-k2000", 2000, problems.gloss),
     ManyProblem("gloss-k10000", 10_000, problems.gloss),
+    ManyProblem("gloss-slow-peers", 2000, problems.gloss, (FLAT, "faiss-256", "sklearn-bisecting")),
 ]
 TINY = ManyProblem("tiny", 300, lambda: problems.blobs(4000, 32, 200))
 
