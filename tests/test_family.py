@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 OPTIONS = {
     "CompressedKMeans": [{"refine": True}, {"refine": True, "learn": False}],
     "GradientKMeans": [{}, {"mode": "online"}],
-    "HierarchicalKMeans": [{}, {"n_levels": 2, "n_neighbors": 3}],
+    "HierarchicalKMeans": [{}, {"n_levels": 2}],
     "MiniBatchKMeans": [{"batch_size": 100}, {"batch_size": 1 << 20}],
     "NestedKMeans": [{"batch_size": 60}, {"batch_size": 60, "quality": 0.1}, {"batch_size": 60, "algorithm": "elkan"}],
     "OnlineKMeans": [{}, {"then": "batch"}],
