@@ -435,7 +435,7 @@ class HierarchicalKMeans(BaseCentroidClusterer):
     >>> model = HierarchicalKMeans(n_clusters=400, random_state=0).fit(X)
     >>> [len(level.centers) for level in model.levels_]
     [20, 400]
-    >>> model.labels_at(0).max()
+    >>> int(model.labels_at(0).max())
     19
     """
 
