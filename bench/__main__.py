@@ -12,6 +12,7 @@ from .bigfile import bigfile
 from .calibration import calibration
 from .compressed import accuracy, codes_memory, compress, popcount
 from .faults import faults
+from .many import many
 from .map import speed_map
 from .measure import Lab
 from .peaks import peaks
@@ -33,6 +34,7 @@ SUITES: dict[str, Suite] = {
     **DEFAULT,
     "map": speed_map,
     "calibration": calibration,
+    "many": many,
     "algorithms": algorithms,
     "many_rows": many_rows,
     "nmi": nmi,

@@ -127,6 +127,26 @@ def _superkmeans_hierarchical(X: Any, k: int, seed: int, steps: int, start: Arra
     return _superkmeans(X, k, seed, steps, start, hierarchical=True, iters_refinement=steps - 1)
 
 
+def _faiss_two_level(X: Any, k: int, seed: int, steps: int, start: Array | None) -> Fit:
+    clustering: Any = import_module("faiss.contrib.clustering")
+    import_module("faiss").omp_set_num_threads(cpu_count())
+    centers, _ = clustering.two_level_clustering(X, round(math.sqrt(k)), k, seed=seed + 1)
+    return Fit(centers, steps)
+
+
+def _bisecting(X: Any, k: int, seed: int, steps: int, start: Array | None) -> Fit:
+    from sklearn.cluster import BisectingKMeans
+
+    return Fit(BisectingKMeans(k, random_state=seed).fit(X).cluster_centers_, steps)
+
+
+def _hierarchical(X: Any, k: int, seed: int, steps: int, start: Array | None) -> Fit:
+    from shoal import HierarchicalKMeans
+
+    model = HierarchicalKMeans(k, random_state=seed, n_threads=cpu_count()).fit(X)
+    return Fit(model.cluster_centers_, model.n_iter_)
+
+
 PEERS = [
     Contender("superkmeans", "superkmeans", _superkmeans_flat),
     Contender("superkmeans-sampled", "superkmeans", partial(_superkmeans_flat, sampled=True)),
@@ -151,7 +171,12 @@ def algorithms() -> list[Contender]:
     return [Contender(name, "shoal", partial(_algorithm, algorithm=name)) for name in ("auto", *ALGORITHMS)]
 
 
-CONTENDERS = {contender.name: contender for contender in [*PEERS, *OURS, *ROUGH, *algorithms()]}
+MANY = [
+    Contender("HierarchicalKMeans", "shoal", _hierarchical),
+    Contender("faiss-two-level", "faiss", _faiss_two_level),
+    Contender("sklearn-bisecting", "sklearn", _bisecting),
+]
+CONTENDERS = {contender.name: contender for contender in [*PEERS, *OURS, *ROUGH, *MANY, *algorithms()]}
 
 
 class Point(NamedTuple):

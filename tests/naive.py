@@ -17,6 +17,12 @@ def labels(X, C):
     return distances(X, C).argmin(axis=1)
 
 
+def nearest_listed(X, C, groups, lists):
+    """Return the nearest centroid of each row among those listed for its group, the first of ties."""
+    X, C = np.asarray(X, np.float64), np.asarray(C, np.float64)
+    return np.array([lists[g][((C[lists[g]] - x) ** 2).sum(axis=1).argmin()] for x, g in zip(X, groups, strict=True)])
+
+
 def energy(X, C, weights=None):
     """Return the weighted sum of the squared distances to the nearest centroids."""
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)

@@ -21,7 +21,7 @@ from shoal.cli.reproduce import PAPERS
     ("suites", "expected"),
     [
         (  # one command, since a process for each library is started once
-            ["lloyd", "plan", "map", "calibration"],
+            ["lloyd", "plan", "map", "calibration", "many"],
             [
                 "shoal-lloyd against ",  # the fastest peer depends on what is installed and on the machine
                 "sgemm of this machine",
@@ -30,6 +30,7 @@ from shoal.cli.reproduce import PAPERS
                 "cluster against the fastest peer",
                 "auto over the best single algorithm",
                 "largest true gain",
+                "our energy over that of flat k-means",
             ],
         ),
         pytest.param(

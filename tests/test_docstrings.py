@@ -13,6 +13,7 @@ import shoal
 ESTIMATORS = [
     shoal.KMeans,
     shoal.NestedKMeans,
+    shoal.HierarchicalKMeans,
     shoal.MiniBatchKMeans,
     shoal.OnlineKMeans,
     shoal.GradientKMeans,
@@ -30,6 +31,9 @@ OWN = {
     ("SphericalMixture", "n_init"),
     ("SphericalMixture", "tol"),
     ("MiniBatchKMeans", "tol"),
+    ("HierarchicalKMeans", "tol"),
+    ("HierarchicalKMeans", "callback"),
+    ("HierarchicalKMeans", "summary_"),
     ("NestedKMeans", "stop_reason_"),
 }
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 OPTIONS = {
     "CompressedKMeans": [{"refine": True}, {"refine": True, "learn": False}],
     "GradientKMeans": [{}, {"mode": "online"}],
+    "HierarchicalKMeans": [{}, {"n_levels": 2}],
     "MiniBatchKMeans": [{"batch_size": 100}, {"batch_size": 1 << 20}],
     "NestedKMeans": [{"batch_size": 60}, {"batch_size": 60, "quality": 0.1}, {"batch_size": 60, "algorithm": "elkan"}],
     "OnlineKMeans": [{}, {"then": "batch"}],
@@ -41,7 +42,10 @@ X, Y = blobs(300, 4, 5)
 
 
 def fit(cls, options, rows, weights=None, **more):
-    return cls(**{"n_clusters": 5, "n_init": 3, "random_state": 0, **options, **more}).fit(rows, sample_weight=weights)
+    parameters = {"n_clusters": 5, "n_init": 3, "random_state": 0, **options, **more}
+    if cls is shoal.HierarchicalKMeans:  # its only start is the tree
+        parameters = {name: value for name, value in parameters.items() if name not in ("init", "n_init")}
+    return cls(**parameters).fit(rows, sample_weight=weights)
 
 
 def assert_valid(model, rows, weights=None):

@@ -14,6 +14,7 @@ from .formats.files import open_rows as open_rows
 from .formats.models import load as load
 from .formats.models import save as save
 from .kmeans.gradient import GradientKMeans as GradientKMeans
+from .kmeans.hierarchical import HierarchicalKMeans as HierarchicalKMeans
 from .kmeans.kmeans import KMeans as KMeans
 from .kmeans.minibatch import MiniBatchKMeans as MiniBatchKMeans
 from .kmeans.mixture import SphericalMixture as SphericalMixture

@@ -1,5 +1,6 @@
 """Tests of `shoal compare`, `sweep` and `export`."""
 
+import json
 import re
 import warnings
 from dataclasses import replace
@@ -213,6 +214,34 @@ def test_export(capsys):
     np.testing.assert_array_equal(np.frombuffer(data[8 + size :], "<f4").reshape(C.shape), C)
     assert "--force" in refused(capsys, errors.USAGE, "export", "out/model.npz", "--to", "csv")
     assert "rows.npy" in refused(capsys, errors.REJECTED, "export", "rows.npy", "--to", "csv", "-o", "c.csv")
+
+
+def test_export_levels(capsys):
+    """A hierarchical model is exported with the parents of its centroids; an index finds its centroids again."""
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    np.save("many.npy", np.random.default_rng(0).normal(size=(2000, 3)).astype(np.float32))
+    words = ("--method", "hierarchical", "--set", "n_levels=3", "--set", "n_neighbors=8")
+    printed = result(capsys, "fit", "many.npy", "-k", 60, *words, "-o", "out", "--progress", "none")
+    assert "60 clusters of 2,000 rows" in printed["summary"]
+    model = shoal.load("out/model.npz")
+    grandparents = model.levels_[1].parents[model.parents_]
+    table = parquet.read_table(result(capsys, "export", "out", "--to", "parquet")["path"])
+    assert table.column_names == ["cluster", "parent 1", "parent 0", "x0", "x1", "x2"]
+    np.testing.assert_array_equal(table["parent 1"], model.parents_)
+    np.testing.assert_array_equal(table["parent 0"], grandparents)
+    np.testing.assert_array_equal(table["x2"], model.cluster_centers_[:, 2])
+    lines = Path(result(capsys, "export", "out", "--to", "csv")["path"]).read_text().splitlines()
+    assert lines[0] == "cluster,parent 1,parent 0,x0,x1,x2"
+    assert [int(line.split(",")[2]) for line in lines[1:]] == grandparents.tolist()
+    data = Path(result(capsys, "export", "out", "--to", "safetensors")["path"]).read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    assert header["parents.2"]["shape"] == [60]
+    assert header["centers.0"]["shape"] == list(model.levels_[0].centers.shape)
+    faiss = pytest.importorskip("faiss")
+    index = faiss.read_index(result(capsys, "export", "out", "--to", "faiss")["path"])
+    assert index.search(model.cluster_centers_, 1)[1].ravel().tolist() == list(range(60))
 
 
 def test_export_column_named_cluster(capsys, rows):

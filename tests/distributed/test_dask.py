@@ -26,6 +26,7 @@ FITS = {
     "cosine": lambda: shoal.KMeans(8, metric="cosine", random_state=0, max_iter=3),
     "given": lambda: shoal.KMeans(8, init=np.full((8, 6), 1e3, np.float32), max_iter=3),  # most clusters are empty
     "nested": lambda: shoal.NestedKMeans(8, random_state=0, batch_size=1000, max_iter=3),
+    "hierarchical": lambda: shoal.HierarchicalKMeans(20, n_levels=2, n_neighbors=6, random_state=0, max_iter=3),
     "minibatch": lambda: shoal.MiniBatchKMeans(8, random_state=0, max_iter=5),
     "vrkm": lambda: shoal.VarianceReducedKMeans(8, random_state=0, max_iter=2),
     "gradient": lambda: shoal.GradientKMeans(8, random_state=0, max_iter=2),

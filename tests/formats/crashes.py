@@ -25,6 +25,7 @@ X = (blobs(4000, 6, 12, spread=4)[0]).astype(np.float32)
 MODELS = {
     "KMeans": lambda: shoal.KMeans(12, n_init=2, init="random", max_iter=12, tol=0, random_state=1),
     "NestedKMeans": lambda: shoal.NestedKMeans(12, batch_size=100, quality=1e-6, max_iter=25, tol=0, random_state=1),
+    "HierarchicalKMeans": lambda: shoal.HierarchicalKMeans(60, n_levels=2, n_neighbors=8, max_iter=12, tol=0, random_state=1),
     "MiniBatchKMeans": lambda: shoal.MiniBatchKMeans(12, max_iter=25, max_no_improvement=None, tol=0, random_state=1),
     "OnlineKMeans": lambda: shoal.OnlineKMeans(12, then="batch", max_iter=15, tol=0, random_state=1),
     "GradientKMeans": lambda: shoal.GradientKMeans(12, mode="online", max_iter=12, tol=0, random_state=1),

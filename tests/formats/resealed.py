@@ -24,6 +24,7 @@ MODELS = {
     "KMeans": lambda: shoal.KMeans(3, n_init=2, init="random", tol=0, random_state=1),
     "cosine": lambda: shoal.KMeans(3, metric="cosine", tol=0, random_state=1),
     "NestedKMeans": lambda: shoal.NestedKMeans(3, batch_size=30, quality=1e-6, tol=0, random_state=1),
+    "HierarchicalKMeans": lambda: shoal.HierarchicalKMeans(12, n_levels=2, n_neighbors=4, max_iter=6, tol=0, random_state=1),
     "MiniBatchKMeans": lambda: shoal.MiniBatchKMeans(3, batch_size=40, max_iter=5, tol=0, random_state=1),
     "OnlineKMeans": lambda: shoal.OnlineKMeans(3, then="batch", tol=0, max_iter=5, random_state=1),
     "GradientKMeans": lambda: shoal.GradientKMeans(3, mode="online", max_iter=5, tol=0, random_state=1),

@@ -15,15 +15,15 @@ MIN_FAISS_DISTANCE = 2.0**-60  # of two centroids, so that squares of smaller di
 MAX_FAISS_MOVEMENT = 1e-3  # of a centroid by rounding to float32, as a share of the distance to the nearest other centroid
 
 
-@click.command(short_help="Export centroids as a faiss index, safetensors or csv.")
+@click.command(short_help="Export centroids as a faiss index, safetensors, csv or parquet.")
 @click.argument("model", type=DATA)
-@click.option("--to", "kind", type=click.Choice(["faiss", "safetensors", "csv"]), required=True, help="File format.")
+@click.option("--to", "kind", type=click.Choice(["faiss", "safetensors", "csv", "parquet"]), required=True, help="File format.")
 @click.option("-o", "--output", type=click.Path(), help="Output file.  [default: next to the model]")
 @force_option
 @json_option
 @debug_option
 def export(model: str, kind: str, output: str | None, force: bool, as_json: bool) -> None:
-    """Export the centroids of a MODEL as a faiss index, safetensors or csv.
+    """Export the centroids of a MODEL as a faiss index, safetensors, csv or parquet.
 
     MODEL is a model file, or the folder of a fit.
 
@@ -44,7 +44,7 @@ def export(model: str, kind: str, output: str | None, force: bool, as_json: bool
         raise RejectedFileError(
             f"{model}: holds a {type(fitted).__name__}, which has no centroids to export: name another model."
         )
-    {"faiss": _faiss, "safetensors": _safetensors, "csv": _csv}[kind](path, fitted)
+    {"faiss": _faiss, "safetensors": _safetensors, "csv": _csv, "parquet": _parquet}[kind](path, fitted)
     k, d = fitted.cluster_centers_.shape
     result = {"model": model, "to": kind, "path": str(path), "clusters": k, "columns": d}
     show(result, as_json, {"centroids": f"{k:,} x {d:,}", kind: path})
@@ -54,12 +54,41 @@ def _csv(path: Path, model: Any) -> None:
     """Write the centroids as CSV, in the units of the data."""
     from .output import write_csv
 
-    C = model.cluster_centers_
+    columns = _columns(model)
+    write_csv(path, [list(columns), *map(list, zip(*(column.tolist() for column in columns.values()), strict=True))])
+
+
+def _columns(model: Any) -> dict[str, Any]:
+    """Return the columns of a table of centroids: their numbers, their parents in the levels above, and their coordinates."""
+    import numpy as np
+
+    C = np.asarray(model.cluster_centers_)
     names = [str(name) for name in getattr(model, "feature_names_in_", ())]
     if len(names) != C.shape[1]:  # binary codes have no column names
         names = [f"x{j}" for j in range(C.shape[1])]
-    first = "cluster" if "cluster" not in names else "cluster number"
-    write_csv(path, [[first, *names], *([i, *row] for i, row in enumerate(C.tolist()))])
+    columns: dict[str, Any] = {"cluster": np.arange(len(C))}
+    above = np.arange(len(C))
+    levels = getattr(model, "levels_", ())
+    for number in range(len(levels) - 1, 0, -1):
+        above = levels[number].parents[above]
+        columns[f"parent {number - 1}"] = above
+    own = {name if name not in names else f"{name} number": column for name, column in columns.items()}
+    return {**own, **{name: C[:, j] for j, name in enumerate(names)}}
+
+
+def _parquet(path: Path, model: Any) -> None:
+    """Write the centroids as a Parquet file, with the columns of the CSV file."""
+    from .output import open_atomic
+
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise click.UsageError("A Parquet file needs pyarrow: pip install 'shoal[parquet]'.") from error
+    columns = _columns(model)
+    table = pyarrow.Table.from_arrays([pyarrow.array(column) for column in columns.values()], names=list(columns))
+    with open_atomic(path) as file:
+        pyarrow.parquet.write_table(table, file)
 
 
 def _safetensors(path: Path, model: Any) -> None:
@@ -71,12 +100,16 @@ def _safetensors(path: Path, model: Any) -> None:
     C = np.asarray(model.cluster_centers_)
     arrays = {"cluster_centers": C.astype("<f4" if C.dtype in (np.float32, bool) else "<f8")}
     inner = getattr(model, "estimator_", model)
+    for number, level in enumerate(getattr(inner, "levels_", ())):  # coarsest first
+        arrays[f"parents.{number}"] = level.parents.astype("<i4")
+        if number + 1 < len(inner.levels_):
+            arrays[f"centers.{number}"] = level.centers.astype("<f4" if level.centers.dtype == np.float32 else "<f8")
     if inner is not model:
         arrays |= {"mean": model.mean_.astype("<f8"), "scale": model.scale_.astype("<f8")}
     header: dict[str, Any] = {"__metadata__": {"estimator": type(inner).__name__, "metric": str(getattr(inner, "metric", ""))}}
     offset = 0
     for name, array in arrays.items():
-        kind = "F32" if array.itemsize == 4 else "F64"
+        kind = {"<f4": "F32", "<f8": "F64", "<i4": "I32"}[array.dtype.str]
         header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
         offset += array.nbytes
     text = json.dumps(header).encode()
@@ -87,8 +120,11 @@ def _safetensors(path: Path, model: Any) -> None:
             file.write(np.ascontiguousarray(array).tobytes())
 
 
-def _check_single_precision(centers: Any, single: Any) -> None:
-    """Raise a usage error if an index of float32 centroids would find other nearest centroids than the model."""
+def _check_single_precision(centers: Any, single: Any, neighbors: Any = None) -> None:
+    """Raise a usage error if an index of float32 centroids would find other nearest centroids than the model.
+
+    `neighbors` are the centroids near each centroid, if they are known.
+    """
     import numpy as np
 
     from ..data.blocks import DenseBlock, nearest_others
@@ -106,7 +142,14 @@ def _check_single_precision(centers: Any, single: Any) -> None:
     distinct -= distinct.mean(axis=0)
     block, every = DenseBlock(distinct), np.arange(len(distinct))
     prepared = block.prepare(distinct)
-    squares = block.pair_distances(every, nearest_others(block, every, prepared), prepared)
+    if neighbors is None:
+        squares = block.pair_distances(every, nearest_others(block, every, prepared), prepared)
+    else:
+        squares = np.full(len(distinct), np.inf)
+        for column in position.ravel()[neighbors].T:
+            far = block.pair_distances(position.ravel(), column, prepared)
+            np.minimum.at(squares, position.ravel(), np.where(far > 0, far, np.inf))
+        squares[np.isinf(squares)] = squares.max(initial=1.0, where=np.isfinite(squares))
     distances = np.sqrt(squares)[position.ravel()]
     moved = np.linalg.norm(np.ldexp(single.astype(np.float64), -exponent) - scaled, axis=1)
     if (moved > MAX_FAISS_MOVEMENT * distances).any():
@@ -138,7 +181,7 @@ def _faiss(path: Path, model: Any) -> None:
         )
     with np.errstate(over="ignore", under="ignore"):
         C = np.ascontiguousarray(model.cluster_centers_, np.float32)
-    _check_single_precision(np.asarray(model.cluster_centers_, np.float64), C)
+    _check_single_precision(np.asarray(model.cluster_centers_, np.float64), C, getattr(model, "neighbors_", None))
     index = faiss.IndexFlatIP(C.shape[1]) if model.metric == "cosine" else faiss.IndexFlatL2(C.shape[1])
     index.add(C)
     with open_atomic(path) as file:

@@ -39,6 +39,7 @@ REGISTRY: dict[str, MethodSpec] = {
     "exponion": MethodSpec("KMeans", {"algorithm": "exponion"}),
     "projected": MethodSpec("KMeans", {"algorithm": "projected"}),
     "nested": MethodSpec("NestedKMeans", {}),
+    "hierarchical": MethodSpec("HierarchicalKMeans", {}, is_comparable=False, n_passes=None),
     "minibatch": MethodSpec("MiniBatchKMeans", {}, n_passes=3),
     "online": MethodSpec("OnlineKMeans", {}, n_passes=10),
     "gradient": MethodSpec("GradientKMeans", {}),

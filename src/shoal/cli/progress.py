@@ -20,6 +20,8 @@ def format_step(record: dict[str, Any], rate: float, seconds_left: float | None)
     """Return one line that describes a step."""
     value = record.get("energy", record.get("objective"))
     parts = [f"step {record.get('step', 0)}"]
+    if record.get("level"):
+        parts = [f"level {record['level']} of {record['levels']}: {record['clusters']:,} clusters"]
     if value is not None and math.isfinite(value):
         parts.append(f"{'energy' if 'energy' in record else 'objective'} {value:.6g}")
     if record.get("batch"):

@@ -41,6 +41,13 @@ class Centers(NamedTuple):
     in_double: Any = None  # the same centroids prepared in float64, if squares of some underflow in float32
 
 
+class CenterLists(NamedTuple):
+    """Centroids that the rows of each group are compared with."""
+
+    indptr: Array  # (groups + 1) int64: where each list starts in `ids`; no list is empty
+    ids: Array  # (m) int32: centroids
+
+
 class SumDeltas(NamedTuple):
     """Changes of the cluster sums caused by the rows that changed cluster. Applied by `add_to`."""
 
@@ -198,6 +205,20 @@ class DenseBlock:
             limits[s] += margin
         _label_undecided(self, np.flatnonzero(~(second > limits)), limits, centers, labels)
 
+    def relabel_listed(self, centers: Centers, lists: CenterLists, groups: Array, labels: Array) -> int:
+        """Set the label of each row to the nearest centroid listed for its group, in place. Return the number of distances.
+
+        A present label saves time if it is in the list and likely to be right; -1 for none.
+        """
+        if centers.in_double is not None and self.X.dtype == np.float32:
+            return DenseBlock(self.X.astype(np.float64)).relabel_listed(centers.in_double, lists, groups, labels)
+        n, d = self.X.shape
+        error, compared = rounding(self.X.dtype, d), 0
+        mean_length = max(1, len(lists.ids) // (len(lists.indptr) - 1))
+        for s in pieces(n, max(1024, FUSED_MULTIPLICATIONS_PER_CALL // (mean_length * max(d, 1)))):
+            compared += tiles.nearest_listed(self.X[s], groups[s], error, centers.C, centers.z2, *lists, labels[s])
+        return compared
+
     def scores(self, centers: Centers, columns: slice) -> Array:
         """Return the scores |c|^2 - 2 x.c, (rows, centroids). Less `slack_of` the row, they are lower bounds."""
         S: Array = self.X @ centers.Z[columns].T
@@ -266,6 +287,15 @@ class SparseBlock:
         margin = 2 * rounding(self.X.dtype, self.X.shape[1]) * (self.squared_norms() + centers.norms2[labels])
         _label_undecided(self, np.flatnonzero(~(second - best > margin)), best + margin, centers, labels)
         return labels
+
+    def relabel_listed(self, centers: Centers, lists: CenterLists, groups: Array, labels: Array) -> int:
+        compared = 0
+        for g in np.unique(groups):
+            rows, ids = np.flatnonzero(groups == g), lists.ids[lists.indptr[g] : lists.indptr[g + 1]]
+            ids = np.unique(ids)
+            labels[rows] = ids[self.take(rows).nearest(self.prepare(centers.C[ids]))]
+            compared += len(rows) * len(ids)
+        return compared
 
     def scores(self, centers: Centers, columns: slice) -> Array:
         return self._scores(slice(0, len(self)), centers, columns)

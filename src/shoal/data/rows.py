@@ -24,7 +24,7 @@ from .blocks import Block, Centers, DenseBlock, SparseBlock
 from .cancellation import check_cancelled
 from .frame import Frame, times_power
 from .jobs import Executor, Job, Span
-from .source import Source
+from .source import CellSource, Source
 from .types import Array, is_sparse, warn
 
 Share = TypeVar("Share")
@@ -160,6 +160,14 @@ class Rows:
     def materialize(self, ids: Array, k: int) -> Rows:
         """Return the rows of these indices, read into memory now; rows of a memory map are read when they are used."""
         return self._subset(self.source.materialize(ids, self.copy_limit), ids, k // 2)
+
+    def cells(self, ids: Array, cuts: Array) -> Rows:
+        """Return the rows of these indices, read when they are used; each cell, between two `cuts`, is one block."""
+        return self.view(CellSource(self.source, ids, cuts), ids, 1).with_block_rows(max(1, int(np.diff(cuts).max())))
+
+    def view(self, source: Source, ids: Array, k: int) -> Rows:
+        """Return rows of a source that holds the rows of these indices."""
+        return self._subset(source, ids, k)
 
     def batches(self, ids: Callable[[int], Array], k: int) -> Batches:
         """Return small subsets of the rows, indexed by batch number; `ids(number)` returns the row indices of a batch."""

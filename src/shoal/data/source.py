@@ -88,6 +88,17 @@ class SubsetSource(Source):
         return self.source.materialize(self.ids[rows], copy_limit)
 
 
+class CellSource(SubsetSource):
+    """Some rows of another source, cell by cell; each cell is a partition."""
+
+    def __init__(self, source: Source, ids: Array, cuts: Array) -> None:
+        super().__init__(source, ids)
+        self.cuts = cuts  # first row of each cell, and the number of rows
+
+    def partitions(self, partition_rows: int) -> list[tuple[int, int]]:
+        return list(pairwise(self.cuts.tolist()))
+
+
 class StoredSource(Source):
     """Rows on disk, without what a user knows of a file."""
 

@@ -28,7 +28,12 @@ from .loop import REASONS
 from .partition import energy_block
 from .schema import Spec, check_fitted_state, check_unchanged_parameters
 
-PRIVATE_ATTRIBUTES = ("_frame", "_stream", "_fit_parameters")  # fitted attributes that do not end in an underscore
+PRIVATE_ATTRIBUTES = (
+    "_frame",
+    "_stream",
+    "_fit_parameters",
+    "_tree_digest",
+)  # fitted attributes that do not end in an underscore
 
 
 def _fitted(model: Any) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from .partition import Assign, Partition
 
 MAX_FILL_ROUNDS = 10  # attempts to give empty clusters a row; duplicates can leave some empty after any number of them
 
+LabelAndCost = Callable[
+    [Rows, Partition, Assign], tuple[Partition, float | None]
+]  # labels rows; None if there is no energy yet
 Publish = Callable[[Partition], Partition]  # rounds centroids to the values that the user will see
 
 
@@ -40,24 +43,24 @@ def finalize(
     """
     if result.info is None and not result.history:
         skipped.append("no step over the rows was completed")
-    state, labels_are_final = _last_partition(rows, result)
+    state, labels_are_final = last_partition(rows, result)
     labelled_by = state.centers if labels_are_final else None
     if _sums_have_rounded(rows, result, state):
         state, _ = partition.advance(rows, state._replace(moved=len(rows)), partition.keep_labels)
     state = publish(state)
     energy: float | None = None
     if labelled_by is None or not np.array_equal(state.centers, labelled_by):
-        state, energy = _label_and_fill(rows, state, assign, publish, limits, skipped)
-    return _with_energy(rows, result, state, energy)
+        state, energy = label_and_fill(rows, state, assign, publish, limits, skipped)
+    return with_energy(rows, result, state, energy)
 
 
 def evaluate(rows: Rows, result: RunResult, assign: Assign) -> tuple[RunResult, float]:
     """Return a run that was finalized before, with its labels and energy computed again."""
     state, energy = partition.label_and_cost(rows, result.state, assign)
-    return _with_energy(rows, result, state, energy)
+    return with_energy(rows, result, state, energy)
 
 
-def _last_partition(rows: Rows, result: RunResult) -> tuple[Partition, bool]:
+def last_partition(rows: Rows, result: RunResult) -> tuple[Partition, bool]:
     """Return the partition of the last step, and whether its labels are those of its centroids.
 
     They are if the step neither moved a centroid nor changed a label.
@@ -73,11 +76,17 @@ def _sums_have_rounded(rows: Rows, result: RunResult, state: Partition) -> bool:
     return isinstance(result.state, Partition) and result.reason == "converged" and 0 < state.moved < len(rows)
 
 
-def _label_and_fill(
-    rows: Rows, state: Partition, assign: Assign, publish: Publish, limits: Limits, skipped: list[str]
+def label_and_fill(
+    rows: Rows,
+    state: Partition,
+    assign: Assign,
+    publish: Publish,
+    limits: Limits,
+    skipped: list[str],
+    label_and_cost: LabelAndCost = partition.label_and_cost,
 ) -> tuple[Partition, float | None]:
     """Label the rows, and give empty clusters a row. Centroids of the other clusters stay where they are."""
-    state, energy = partition.label_and_cost(rows, state, assign)
+    state, energy = label_and_cost(rows, state, assign)
     for _ in range(MAX_FILL_ROUNDS):
         empty = partition.sizes(state.labels, len(state.centers), rows.weights) == 0
         if not empty.any():
@@ -93,11 +102,11 @@ def _label_and_fill(
         if info.reassigned == 0:
             break
         filled = filled._replace(centers=np.where(empty[:, None], filled.centers, state.centers))
-        state, energy = partition.label_and_cost(rows, publish(filled), assign)
+        state, energy = label_and_cost(rows, publish(filled), assign)
     return state, energy
 
 
-def _with_energy(rows: Rows, result: RunResult, state: Partition, energy: float | None) -> tuple[RunResult, float]:
+def with_energy(rows: Rows, result: RunResult, state: Partition, energy: float | None) -> tuple[RunResult, float]:
     """Return the run with the given partition, without bounds (the next start needs the memory), and its energy."""
     energy = partition.energy(rows, state) if energy is None else energy
     return result._replace(state=state._replace(bounds=None)), energy

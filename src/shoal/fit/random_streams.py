@@ -39,6 +39,7 @@ class Stream(IntEnum):
     INITIAL_SUBSPACE = 1 << 43  # start of the iterations of spectral methods
     NYSTROM_SAMPLE = 1 << 44  # rows of the Nyström approximation
     QUOTIENT_SAMPLE = 1 << 45  # rows from which Rayleigh quotients are estimated
+    NEAREST_CHECK = 1 << 46  # rows that are compared with all centroids to see how good a search is
     REPORT_SAMPLE = 1 << 48  # rows shown in a report
 
 

@@ -292,32 +292,241 @@ def two_best_packed(
                     norms[i], product = _norm2_and_product(X, i, C, j)
                     score = z2[j // n_lanes, j % n_lanes] - 2 * product
                 limits[i] = _limit(score, norms[i], double)
-        p = 0
-        while p < packs.shape[0]:
-            wide = p + PACKS_PER_TILE <= packs.shape[0]
-            for first in range(start, stop, ROWS):
-                if wide:
-                    anything = _hits_of_wide_tile(X, rows, first, packs, p, z2, limits, scores, hits, lows)
-                else:
-                    anything = _hits_of_tile(X, rows, first, packs, p, z2, limits, scores, hits, lows)
-                if anything == 0:
+        _update_two_best(
+            X, rows, start, stop, packs, packs.shape[0], z2, norms, double, labels, limits, best, second, scores, hits, lows
+        )
+
+
+@fast_kernel
+def _update_two_best(
+    X,  # IN (n, d)
+    rows,  # IN (m) int32: row numbers, filled up to whole tiles
+    start,  # IN rows[start:stop] are compared
+    stop,
+    packs,  # IN (packs, d, lanes): centroids times -2
+    n_packs,  # IN number of packs to compare with
+    z2,  # IN (packs, lanes): |c|^2
+    norms,  # IN (n): |x|^2
+    double,  # IN twice the largest error of a score
+    labels,  # ADD (n) int32: position in the packs of the centroid of the lowest score
+    limits,  # ADD (n): centroids whose score exceeds this are not nearest
+    best,  # ADD (n): lowest score
+    second,  # ADD (n): second lowest score at or below the limit
+    scores,  # scratch of a tile
+    hits,
+    lows,
+):
+    """Compare some rows with one pack after another, and update their two lowest scores."""
+    n_lanes = packs.shape[2]
+    p = 0
+    while p < n_packs:
+        wide = p + PACKS_PER_TILE <= n_packs
+        for first in range(start, stop, ROWS):
+            if wide:
+                anything = _hits_of_wide_tile(X, rows, first, packs, p, z2, limits, scores, hits, lows)
+            else:
+                anything = _hits_of_tile(X, rows, first, packs, p, z2, limits, scores, hits, lows)
+            if anything == 0:
+                continue
+            for slot in range(ROWS * PACKS_PER_TILE if wide else ROWS):
+                mask, place = hits[slot], first + slot % ROWS
+                if mask == 0 or place >= stop:
                     continue
-                for slot in range(ROWS * PACKS_PER_TILE if wide else ROWS):
-                    mask, i = hits[slot], first + slot % ROWS
-                    if mask == 0 or i >= n:
+                i = rows[place]
+                while mask:
+                    lane = _lowest_lane(mask)
+                    mask &= mask - 1
+                    score = scores[slot, lane]
+                    if score < best[i]:
+                        second[i] = best[i]
+                        best[i] = score
+                        labels[i] = (p + slot // ROWS) * n_lanes + lane
+                    elif score < second[i]:
+                        second[i] = score
+                limits[i] = min(limits[i], _limit(best[i], norms[i], double))
+        p += PACKS_PER_TILE if wide else 1
+
+
+@fast_kernel
+def group_rows(
+    groups,  # IN (n) int32: group of each row
+    low,  # IN first group
+    starts,  # OUT (g + 1) int64: first place of groups low, low + 1, ... in `order`, and the number of rows
+    order,  # OUT (n + padding) int32: rows, group by group, in row order within a group; then the last one again
+):
+    """Sort rows by group."""
+    n = groups.shape[0]
+    starts[:] = 0
+    for i in range(n):
+        starts[groups[i] - low + 1] += 1
+    for g in range(1, starts.shape[0]):
+        starts[g] += starts[g - 1]
+    for i in range(n):
+        order[starts[groups[i] - low]] = i
+        starts[groups[i] - low] += 1
+    for g in range(starts.shape[0] - 1, 0, -1):
+        starts[g] = starts[g - 1]
+    starts[0] = 0
+    for q in range(n, order.shape[0]):
+        order[q] = n - 1
+
+
+@fast_kernel
+def _pack_listed(
+    C,  # IN (k, d): centroids
+    z2,  # IN (k): |c|^2
+    listed,  # IN (m) int32: centroids to pack
+    packs,  # OUT (packs, d, lanes): these times -2
+    norms,  # OUT (packs, lanes): |c|^2; infinite where a pack has no centroid
+):
+    """Pack some centroids, and return the number of packs."""
+    n_lanes = packs.shape[2]
+    n_packs = -(-listed.shape[0] // n_lanes)
+    for p in range(n_packs):
+        for lane in range(n_lanes):
+            q = p * n_lanes + lane
+            if q >= listed.shape[0]:
+                norms[p, lane] = np.inf
+                continue
+            j = listed[q]
+            norms[p, lane] = z2[j]
+            for t in range(C.shape[1]):
+                packs[p, t, lane] = -2 * C[j, t]
+    return n_packs
+
+
+@fast_kernel
+def nearest_listed(
+    X,  # IN (n, d)
+    groups,  # IN (n) int32: group of each row
+    rounding,  # IN largest error of a score, relative to |x|^2 + |c|^2
+    C,  # IN (k, d): centroids
+    z2,  # IN (k): |c|^2, less the centroid's part of a score's rounding error
+    indptr,  # IN (g + 1) int64: where the list of each group starts in `listed`
+    listed,  # IN (m) int32: centroids; no list is empty
+    labels,  # ADD (n) int32: a centroid of the list that is likely to be near, or -1; then the nearest one
+):
+    """Find the nearest centroid of each row among those listed for its group. Return the number of pairs compared.
+
+    The nearest is that of the least (x - c)^2 in float64; of equal ones, the one with the lowest number. The rows of a group
+    are scored together, as a small matrix product; scores only exclude centroids.
+    """
+    n, d, n_lanes = X.shape[0], X.shape[1], PACK_BYTES // X.itemsize
+    low, high, most, compared = groups.min(), groups.max(), 0, 0
+    for g in range(low, high + 1):
+        most = max(most, indptr[g + 1] - indptr[g])
+    width = -(-most // n_lanes)
+    starts, order = np.empty(high - low + 2, np.int64), np.empty(n + ROWS, np.int32)
+    group_rows(groups, low, starts, order)
+    packs, norms2 = np.zeros((width, d, n_lanes), X.dtype), np.empty((width, n_lanes), X.dtype)
+    scores = np.empty((ROWS * PACKS_PER_TILE, n_lanes), X.dtype)
+    hits, lows = np.empty(ROWS * PACKS_PER_TILE, np.int64), np.empty(ROWS, X.dtype)
+    norms, places = np.empty(n, X.dtype), np.zeros(n, np.int32)
+    best, second, limits = np.full(n, np.inf, X.dtype), np.full(n, np.inf, X.dtype), np.full(n, -np.inf, X.dtype)
+    double, size = X.dtype.type(2 * rounding), _rows_in_cache(X)
+    for g in range(low, high + 1):
+        if starts[g - low] == starts[g - low + 1]:
+            continue
+        own = listed[indptr[g] : indptr[g + 1]]
+        n_packs = _pack_listed(C, z2, own, packs, norms2)
+        compared += own.shape[0] * (starts[g - low + 1] - starts[g - low])
+        for start in range(starts[g - low], starts[g - low + 1], size):
+            stop = min(start + size, starts[g - low + 1])
+            for first in range(start, stop, ROWS):
+                last = min(first + ROWS, stop)
+                unknown = False
+                for q in range(first, last):
+                    unknown |= labels[order[q]] < 0
+                if unknown:  # the lowest score of the first pack gives a limit
+                    _score_tile(X, order, first, packs, 0, norms2, limits, scores, hits, lows)
+                for q in range(first, last):
+                    i = order[q]
+                    j, norms[i] = labels[i], _norm2(X, i)
+                    score = lows[q - first] if j < 0 else z2[j] - 2 * _product(X, i, C, j)
+                    limits[i] = _limit(score, norms[i], double)
+            _update_two_best(
+                X, order, start, stop, packs, n_packs, norms2, norms, double, places, limits, best, second, scores, hits, lows
+            )
+            for q in range(start, stop):
+                i = order[q]
+                label = own[places[i]]
+                if second[i] > limits[i] and best[i] < np.inf:
+                    labels[i] = label
+                    continue
+                limit = limits[i] if best[i] < np.inf else best[i]
+                nearest = _distance2(X, i, C, label)
+                for j in own:
+                    if j == label or z2[j] - 2 * _product(X, i, C, j) > limit:
                         continue
-                    while mask:
-                        lane = _lowest_lane(mask)
-                        mask &= mask - 1
-                        score = scores[slot, lane]
-                        if score < best[i]:
-                            second[i] = best[i]
-                            best[i] = score
-                            labels[i] = (p + slot // ROWS) * n_lanes + lane
-                        elif score < second[i]:
-                            second[i] = score
-                    limits[i] = min(limits[i], _limit(best[i], norms[i], double))
-            p += PACKS_PER_TILE if wide else 1
+                    distance = _distance2(X, i, C, j)
+                    if distance < nearest or (distance == nearest and j < label):
+                        label, nearest = j, distance
+                labels[i] = label
+    return compared
+
+
+@fast_kernel
+def _replace_top(distances, ids, i, distance, new):
+    """Replace the largest entry of the heap of row i by a smaller one."""
+    n, at = distances.shape[1], 0
+    while 2 * at + 1 < n:
+        child = 2 * at + 1
+        if child + 1 < n and distances[i, child + 1] > distances[i, child]:
+            child += 1
+        if distances[i, child] <= distance:
+            break
+        distances[i, at], ids[i, at] = distances[i, child], ids[i, child]
+        at = child
+    distances[i, at], ids[i, at] = distance, new
+
+
+@fast_kernel
+def nearest_in_cells(
+    X,  # IN (n, d)
+    own,  # IN (n) int32: centroid that each row is, which is not its own neighbor; -1 for none
+    cells,  # IN (n, p) int32: cells whose centroids a row is compared with, the nearest first; -1 for none
+    packs,  # IN (packs, d, lanes): centroids times -2, cell by cell, each cell from a new pack on
+    z2,  # IN (packs, lanes): |c|^2; infinite where a pack has no centroid
+    members,  # IN (packs, lanes) int32: centroids of the packs
+    firsts,  # IN (cells + 1) int64: first pack of each cell
+    scores_out,  # OUT (n, L): scores of the neighbors, infinite if there are fewer than L
+    ids,  # OUT (n, L) int32: the L centroids of the lowest scores in the cells, in no order; -1 if there are fewer
+):
+    """Find the nearest centroids of each row in some cells, by scores: they are as exact as these."""
+    n, n_lanes, n_cells = X.shape[0], packs.shape[2], firsts.shape[0] - 1
+    scores = np.empty((ROWS * PACKS_PER_TILE, n_lanes), X.dtype)
+    hits, lows = np.empty(ROWS * PACKS_PER_TILE, np.int64), np.empty(ROWS, X.dtype)
+    starts, order = np.empty(n_cells + 2, np.int64), np.empty(n + ROWS, np.int32)
+    limits = np.full(n, np.finfo(X.dtype).max, X.dtype)
+    scores_out[:] = np.inf
+    ids[:] = -1
+    for t in range(cells.shape[1]):
+        group_rows(cells[:, t], -1, starts, order)
+        for cell in range(n_cells):
+            stop = starts[cell + 2]
+            p = firsts[cell]
+            while starts[cell + 1] < stop and p < firsts[cell + 1]:
+                wide = p + PACKS_PER_TILE <= firsts[cell + 1]
+                for first in range(starts[cell + 1], stop, ROWS):
+                    if wide:
+                        anything = _hits_of_wide_tile(X, order, first, packs, p, z2, limits, scores, hits, lows)
+                    else:
+                        anything = _hits_of_tile(X, order, first, packs, p, z2, limits, scores, hits, lows)
+                    if anything == 0:
+                        continue
+                    for slot in range(ROWS * PACKS_PER_TILE if wide else ROWS):
+                        mask, place = hits[slot], first + slot % ROWS
+                        if mask == 0 or place >= stop:
+                            continue
+                        i = order[place]
+                        while mask:
+                            lane = _lowest_lane(mask)
+                            mask &= mask - 1
+                            member = members[p + slot // ROWS, lane]
+                            if scores[slot, lane] < scores_out[i, 0] and member != own[i]:
+                                _replace_top(scores_out, ids, i, scores[slot, lane], member)
+                                limits[i] = min(limits[i], scores_out[i, 0])
+                p += PACKS_PER_TILE if wide else 1
 
 
 @fast_kernel

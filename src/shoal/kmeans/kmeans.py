@@ -24,7 +24,7 @@ from ..fit.context import FitContext
 from ..fit.partition import Assign, Partition, PartitionInfo, StepStats
 from ..fit.schema import Choice, Spec
 from ..fit.solver import Solver
-from .dispatch import ALGORITHMS, Algorithm, memory, select_algorithm
+from .dispatch import ALGORITHMS, Algorithm, memory, select_algorithm, suggest_hierarchical
 from .init import REFINING_INITIALIZERS
 
 
@@ -203,5 +203,6 @@ class KMeans(BaseCentroidClusterer):
         return {**super()._fitted_schema(), "algorithm_": Choice(tuple(ALGORITHMS))}
 
     def _make_solver(self, context: FitContext) -> LloydSolver:
+        suggest_hierarchical(context.rows, self.n_clusters)
         self.algorithm_, assigner = select_algorithm(context.rows, self.n_clusters, self.algorithm, context.memory)
         return LloydSolver(context.rows, assigner, self.tol * context.variance)

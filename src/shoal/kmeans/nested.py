@@ -37,7 +37,7 @@ from ..fit.random_streams import generator
 from ..fit.restarts import FitResult
 from ..fit.schema import Choice, History, Number, Spec
 from ..fit.solver import Solver
-from .dispatch import ALGORITHMS, Algorithm, final_assign, memory, select_algorithm
+from .dispatch import ALGORITHMS, Algorithm, final_assign, memory, select_algorithm, suggest_hierarchical
 from .growing_batches import GrowingBatches, expand, noise_ratios
 from .init import INITIALIZERS
 from .remaining_improvement import MIN_STEPS, newest_energy, remaining_improvement
@@ -294,6 +294,7 @@ class NestedKMeans(BaseCentroidClusterer):
         self.verbose = verbose
 
     def _make_solver(self, context: FitContext) -> NestedSolver:
+        suggest_hierarchical(context.rows, self.n_clusters)
         _, assign = select_algorithm(context.rows, self.n_clusters, self.algorithm, context.memory)
         k = self.n_clusters
         auto = max(MIN_FIRST_BATCH, MIN_FIRST_BATCH_PER_CENTER * k)

@@ -8,7 +8,7 @@ P. S. Bradley, U. M. Fayyad (1998), Refining initial points for k-means clusteri
 Learning (ICML).
 
 Differs from the paper: of 2 + log k candidates per centroid, the one that lowers the energy most is chosen (greedy k-means++,
-as in scikit-learn), and one pass over the rows may serve several centroids (see `_greedy`). A sample is used if there are many
+as in scikit-learn), and one pass over the rows may serve several centroids (see `greedy`). A sample is used if there are many
 rows (see `sample`). Up to 256 centroids are then improved by local
 search (see `local_search`). `plus_plus_refined` also runs steps of Lloyd's algorithm on the sample, as Bradley and Fayyad do.
 """
@@ -89,7 +89,7 @@ def plus_plus_refined(rows: Rows, k: int, rng: np.random.Generator, deadline: De
 def choose(rows: Rows, X: Array, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
     """Return the indices of k of the rows X, chosen by greedy k-means++ and local search with the executor of `rows`."""
     distances = row_distances(X, rows)
-    chosen = _greedy(distances, weights, k, rng, deadline)
+    chosen = greedy(distances, weights, k, rng, deadline)
     if k > MAX_CENTERS_TO_SWAP:
         return chosen
     return swap(X, weights, chosen, list(rng.random(min(2 * k, MAX_SWAPS))), distances, deadline)
@@ -118,7 +118,14 @@ class Trial(NamedTuple):
         return cls(ids, distances.subset(ids), weights[ids], distances.norms2[ids])
 
 
-def _greedy(distances: RowDistances, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline) -> Array:
+def greedy(
+    distances: RowDistances,
+    weights: Array,
+    k: int,
+    rng: np.random.Generator,
+    deadline: Deadline = NO_DEADLINE,
+    n_candidates: int | None = None,
+) -> Array:
     """Choose k rows: of a few drawn by squared distance, the one that is estimated to lower the energy most.
 
     Once there are several centroids, a pass over all rows serves the next few of them. These are drawn by the distances before
@@ -127,7 +134,7 @@ def _greedy(distances: RowDistances, weights: Array, k: int, rng: np.random.Gene
     X, keys = distances.X, row_keys(distances.X)
     trial = Trial.of(distances, weights, trial_size(X.shape[1], k))
     chosen, least = np.empty(k, np.int64), np.full(len(X), np.inf)
-    n_candidates, pace, j = 2 + int(np.log(k)), Pace(k, deadline), 0
+    n_candidates, pace, j = n_candidates or 2 + int(np.log(k)), Pace(k, deadline), 0
     while j < k:
         if deadline.expired():
             deadline.skip(f"{k - j:,} of {k:,} initial centroids were drawn at once")
