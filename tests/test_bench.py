@@ -68,7 +68,7 @@ def test_pages_show_the_tracked_results(page, place):
 def test_the_page_lists_all_claims_of_the_papers():
     text = (pages.PAGES / "papers.md").read_text()
     for name in PAPERS:
-        for claim in import_module(f"shoal.papers.{name}").PAPER.claims:
+        for claim in import_module(f"shoal.papers.{name}.experiments").PAPER.claims:
             assert f"| {escaped(claim.statement)} ({escaped(claim.where)}) |" in text, "run it again, with --full"
 
 
@@ -77,7 +77,7 @@ def test_every_check_of_a_claim_was_measured(name):
     """A misspelled name of a measurement would leave its check untested."""
     (stored,) = json.loads((FOLDER / f"claims_{name}.json").read_text())["papers"]
     measured = {claim["key"]: claim["measured"] for claim in stored["claims"]}
-    for claim in import_module(f"shoal.papers.{name}").PAPER.claims:
+    for claim in import_module(f"shoal.papers.{name}.experiments").PAPER.claims:
         for check in claim.checks:
             there = check.values(measured[claim.key])
             assert there or claim.key == "same-minima", (

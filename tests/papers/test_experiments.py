@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 
 from shoal import KMeans, MiniBatchKMeans, MiniBatchSpectral, OnlineKMeans, PowerSpectral
-from shoal.papers import compressed, convergence, curves, made, nested, run, show, spectral, variance
+from shoal.papers import curves, made, run, show
 from shoal.papers.claims import HOLDS, UNTRIED, Check, Claim
+from shoal.papers.compressed import experiments as compressed
+from shoal.papers.convergence import experiments as convergence
 from shoal.papers.data import ENTRIES, InvalidDataSetError, Shelf
+from shoal.papers.nested import experiments as nested
 from shoal.papers.run import Effort, Experiment, Finding, Paper, Run, run_papers
+from shoal.papers.spectral import experiments as spectral
+from shoal.papers.variance import experiments as variance
 from tests.strategies import blobs
 
 X, _ = blobs(300, 4, 5)

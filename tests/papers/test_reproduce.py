@@ -24,7 +24,7 @@ from tests.report.skeleton import Skeleton
 
 
 def test_keys_of_claims_are_unique():
-    papers = [import_module(f"shoal.papers.{name}").PAPER for name in PAPERS]
+    papers = [import_module(f"shoal.papers.{name}.experiments").PAPER for name in PAPERS]
     keys = [(paper.key, claim.key) for paper in papers for claim in paper.claims]
     assert len(set(keys)) == len(keys)
     assert [paper.key for paper in papers] == list(PAPERS)
@@ -33,7 +33,7 @@ def test_keys_of_claims_are_unique():
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_tiny_run_of_a_paper(name, tmp_path):
-    paper = import_module(f"shoal.papers.{name}").PAPER
+    paper = import_module(f"shoal.papers.{name}.experiments").PAPER
     shelf, asked = Shelf(files=False), set()
     load = shelf.load
     shelf.load = lambda name, rows=None: asked.add(name) or load(name, rows)
@@ -64,7 +64,7 @@ def test_a_tiny_run_of_a_paper(name, tmp_path):
 
 
 def test_a_page_of_several_papers(tmp_path):
-    papers = [import_module(f"shoal.papers.{name}").PAPER for name in PAPERS[:2]]
+    papers = [import_module(f"shoal.papers.{name}.experiments").PAPER for name in PAPERS[:2]]
     reports = [run.Report(paper, [], [judge(claim, {}) for claim in paper.claims], []) for paper in papers]
     write(tmp_path / "report.html", reports, Origin(title="Two papers"))
     page = (tmp_path / "report.html").read_text("utf-8")

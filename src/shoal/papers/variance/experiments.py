@@ -10,19 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from ..kmeans.kmeans import KMeans
-from ..kmeans.minibatch import MiniBatchKMeans
-from ..kmeans.nested import NestedKMeans
-from ..kmeans.online import OnlineKMeans
-from ..kmeans.variance_reduced import VarianceReducedKMeans
-from ..metrics import accuracy, normalized_mutual_info_score, purity
-from ..report.draw import Line
-from ..report.words import count_noun
-from .claims import Check, Claim
-from .curves import Trajectory, at, first_rows, record_trajectory, soonest
-from .run import Experiment, Finding, Paper, Run
-from .show import chart, grid
-from .variance_reduced_kmeans import VRKM, random_epochs, svrg
+from ...kmeans.kmeans import KMeans
+from ...kmeans.minibatch import MiniBatchKMeans
+from ...kmeans.nested import NestedKMeans
+from ...kmeans.online import OnlineKMeans
+from ...kmeans.variance_reduced import VarianceReducedKMeans
+from ...metrics import accuracy, normalized_mutual_info_score, purity
+from ...report.draw import Line
+from ...report.words import count_noun
+from ..claims import Check, Claim
+from ..curves import Trajectory, at, first_rows, record_trajectory, soonest
+from ..run import Experiment, Finding, Paper, Run
+from ..show import chart, grid
+from .blocks import VRKM
+from .letter import random_epochs, svrg
 
 BATCH, MINI, SGD, GROW, VR, VRPP = "batch KM", "mini-batch KM", "SGD-KM", "growbatch-rho", "VRKM", "VRKM++"
 METHODS = (BATCH, MINI, SGD, GROW, VR, VRPP)
@@ -231,8 +232,8 @@ def drift(run: Run) -> Finding:
     for seed in run.seeds(3):
         start, n = first_rows(X, k, seed), X.shape[0]
         history = model(VR, k, start, seed, None, max_iter=epochs).fit(X).history_
-        plain_svrg = svrg(X, start, random_epochs(n, n, epochs, seed), k / n, block_size=max(1024, n // 8))
-        for correct, energies in ((True, [record["energy"] for record in history]), (False, plain_svrg.energies)):
+        plain_svrg = [epoch.energy for epoch in svrg(X, start, random_epochs(n, n, epochs, seed), k / n)]
+        for correct, energies in ((True, [record["energy"] for record in history]), (False, plain_svrg)):
             curves[correct].append(np.pad(energies, (0, epochs - len(energies)), mode="edge") / energies[0])
     corrected, plain = (np.mean(found, axis=0) for found in curves.values())
     names = {"with position correction": corrected, "without position correction": plain}

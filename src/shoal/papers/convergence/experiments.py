@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from ..data.types import Array
-from ..kmeans.gradient import GradientKMeans
-from ..kmeans.kmeans import KMeans
-from ..kmeans.mixture import SphericalMixture
-from ..kmeans.online import OnlineKMeans
-from ..metrics import energy
-from ..report.draw import Line
-from ..report.words import count_noun
-from .claims import Check, Claim
-from .curves import first_rows, record_trajectory
-from .run import Experiment, Finding, Paper, Run
-from .show import chart, grid
+from ...data.types import Array
+from ...kmeans.gradient import GradientKMeans
+from ...kmeans.kmeans import KMeans
+from ...kmeans.mixture import SphericalMixture
+from ...kmeans.online import OnlineKMeans
+from ...metrics import energy
+from ...report.draw import Line
+from ...report.words import count_noun
+from ..claims import Check, Claim
+from ..curves import first_rows, record_trajectory
+from ..run import Experiment, Finding, Paper, Run
+from ..show import chart, grid
 
 K, EPOCHS, TRIALS = 6, 20, 20
 FURTHER_EPOCHS = 40  # further epochs to find the local minimum that a run converges to

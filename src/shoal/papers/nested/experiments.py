@@ -15,17 +15,17 @@ import numpy as np
 from sklearn.cluster import MiniBatchKMeans as Peer
 from threadpoolctl import threadpool_limits
 
-from ..data.types import Array
-from ..kmeans.dispatch import Algorithm
-from ..kmeans.kmeans import KMeans
-from ..kmeans.minibatch import MiniBatchKMeans
-from ..kmeans.nested import NestedKMeans
-from ..report.draw import Line
-from .claims import Check, Claim
-from .curves import Trajectory, at, first_rows, over_seeds, record_trajectory, soonest
-from .made import deformed
-from .run import Experiment, Finding, Paper, Run
-from .show import averaged, chart, grid
+from ...data.types import Array
+from ...kmeans.dispatch import Algorithm
+from ...kmeans.kmeans import KMeans
+from ...kmeans.minibatch import MiniBatchKMeans
+from ...kmeans.nested import NestedKMeans
+from ...report.draw import Line
+from ..claims import Check, Claim
+from ..curves import Trajectory, at, first_rows, over_seeds, record_trajectory, soonest
+from ..made import deformed
+from ..run import Experiment, Finding, Paper, Run
+from ..show import averaged, chart, grid
 
 RHO, SEEDS, EPOCHS = 100.0, 20, 5
 LLOYD, YINYANG, MBATCH, NMBATCH, OURS = "lloyd", "yinyang", "mbatch", "nmbatch", "nmbatch with Shoal's bounds"

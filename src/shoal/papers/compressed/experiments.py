@@ -12,22 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from .. import binary
-from ..binary.binary_kmeans import BinaryKMeans
-from ..binary.code_learner import MIN_SUBSET
-from ..binary.compressed import CompressedKMeans
-from ..data.types import Array
-from ..kmeans.kmeans import KMeans
-from ..metrics import accuracy
-from ..report.draw import Line, picture
-from ..report.words import count_noun
-from ..spectral.landmarks import LandmarkSpectral
-from ..spectral.nystrom import NystromSpectral
-from .claims import Check, Claim
-from .compressed_kmeans import compressed_kmeans
-from .data import Rows
-from .run import Experiment, Finding, Paper, Run, Shown
-from .show import chart, gallery, grid, ranks
+from ... import binary
+from ...binary.binary_kmeans import BinaryKMeans
+from ...binary.code_learner import MIN_SUBSET
+from ...binary.compressed import CompressedKMeans
+from ...data.types import Array
+from ...kmeans.kmeans import KMeans
+from ...metrics import accuracy
+from ...report.draw import Line, picture
+from ...report.words import count_noun
+from ...spectral.landmarks import LandmarkSpectral
+from ...spectral.nystrom import NystromSpectral
+from ..claims import Check, Claim
+from ..data import Rows
+from ..run import Experiment, Finding, Paper, Run, Shown
+from ..show import chart, gallery, grid, ranks
+from .letter import ckm
 
 KM, KMPP, NYSTROM, LSC, LSH, CKM = "k-means", "k-means++", "Nyström", "LSC-K", "LSH + bk-means", "CKM"
 PAPER_CKM = "CKM (paper variant)"
@@ -151,7 +151,7 @@ def estimator(name: str, k: int, bits: int, seed: int, n: int) -> Any:
 def cluster(name: str, X: Any, k: int, bits: int, seed: int) -> Array:
     """Return the labels that a method finds."""
     if name == PAPER_CKM:
-        return compressed_kmeans(X, k, bits, seed=seed).labels
+        return ckm(X, k, bits, seed=seed).G
     labels: Array = estimator(name, k, bits, seed, X.shape[0]).fit(X).labels_
     return labels
 
@@ -159,7 +159,7 @@ def cluster(name: str, X: Any, k: int, bits: int, seed: int) -> Array:
 def learning_curves(name: str, X: Any, k: int, bits: int) -> tuple[Array, Array]:
     """Return the upper bound and the loss after each round of learning."""
     if name == PAPER_CKM:
-        result = compressed_kmeans(X, k, bits)
+        result = ckm(X, k, bits)
         return np.array(result.upper_bounds), np.array(result.losses)
     history = [r for r in estimator(name, k, bits, 0, X.shape[0]).fit(X).history_ if "upper_bound" in r]
     return np.array([r["upper_bound"] for r in history]), np.array([r["loss"] for r in history])

@@ -14,23 +14,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from ..data.types import Array
-from ..fit.checkpoint import FitProgress
-from ..fit.environment import FitEnvironment
-from ..fit.random_streams import Stream, generator
-from ..kmeans.kmeans import KMeans
-from ..metrics import normalized_mutual_info_score
-from ..report.draw import Line
-from ..spectral.exact import ExactSpectral
-from ..spectral.manifold import random_point, retract
-from ..spectral.minibatch import DEGREE_COLUMNS, MAX_ROWS_FOR_EXACT_DEGREES, MiniBatchSpectral, sample_size
-from ..spectral.nystrom import NystromSpectral
-from ..spectral.power import PowerSpectral
-from .claims import Check, Claim
-from .data import MIN_ROWS, Rows
-from .minibatch_spectral import laplacian_by_columns, mini_batch_spectral, shuffled_vectors, step_cost
-from .run import Experiment, Finding, Paper, Run, Shown
-from .show import averaged, chart, grid
+from ...data.types import Array
+from ...fit.checkpoint import FitProgress
+from ...fit.environment import FitEnvironment
+from ...fit.random_streams import Stream, generator
+from ...kmeans.kmeans import KMeans
+from ...metrics import normalized_mutual_info_score
+from ...report.draw import Line
+from ...spectral.exact import ExactSpectral
+from ...spectral.manifold import random_point, retract
+from ...spectral.minibatch import DEGREE_COLUMNS, MAX_ROWS_FOR_EXACT_DEGREES, MiniBatchSpectral, sample_size
+from ...spectral.nystrom import NystromSpectral
+from ...spectral.power import PowerSpectral
+from ..claims import Check, Claim
+from ..data import MIN_ROWS, Rows
+from ..run import Experiment, Finding, Paper, Run, Shown
+from ..show import averaged, chart, grid
+from .letter import laplacian_by_columns, mini_batch_spectral, shuffled_vectors, step_cost
 
 SETS = {"pendigits": (223.61, 0.67), "shuttle": (0.45, 0.48), "mnist": (4.08, 0.47)}  # sigma, published NMI
 SIGMA = 1.15  # kernel width for covtype
