@@ -13,7 +13,6 @@ L. Bottou, Y. Bengio (1995), Convergence properties of the k-means algorithms, N
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ...data.types import Array
 from ...kernels import kernel
@@ -78,6 +77,34 @@ def _present_with_counts(
         n[k] += 1
         for t in range(w.shape[1]):
             w[k, t] += (x[i, t] - w[k, t]) / n[k]
+
+
+@kernel
+def _expect(
+    x,  # IN (P, d)
+    w,  # IN (k, d)
+    variance,  # IN
+    total,  # ADD (k, d): sum of the patterns, weighted by their shares in each Gaussian
+    shares,  # ADD (k): sum of these shares
+):
+    """Add up the patterns for EM and return the negative log-likelihood without the constants of the Gaussians."""
+    cost = 0.0
+    density = np.zeros(w.shape[0])
+    for i in range(x.shape[0]):
+        _, least = _closest(x[i], w)
+        for k in range(w.shape[0]):
+            distance = 0.0
+            for t in range(w.shape[1]):
+                distance += (x[i, t] - w[k, t]) ** 2
+            density[k] = np.exp((least - distance) / (2 * variance))
+        norm = density.sum()
+        cost += least / (2 * variance) - np.log(norm)
+        for k in range(w.shape[0]):
+            share = density[k] / norm
+            shares[k] += share
+            for t in range(w.shape[1]):
+                total[k, t] += share * x[i, t]
+    return cost
 
 
 def _differences(x: Array, w: Array) -> tuple[Array, Array, float]:
@@ -227,9 +254,7 @@ def em(x: Array, w: Array, variance: float = 1.0) -> tuple[Array, float]:
     cost : float
         Negative logarithm of the likelihood of the means that were given.
     """
-    x, w = np.asarray(x, np.float64), np.asarray(w, np.float64)
-    squares = ((x[:, None] - w) ** 2).sum(axis=2)
-    logs = -squares / (2 * variance) - x.shape[1] / 2 * np.log(2 * np.pi * variance) - np.log(len(w))
-    norms = logsumexp(logs, axis=1)
-    shares = np.exp(logs - norms[:, None])
-    return shares.T @ x / shares.sum(axis=0)[:, None], -float(norms.sum())
+    x, w = np.ascontiguousarray(x, np.float64), np.ascontiguousarray(w, np.float64)
+    total, shares = np.zeros_like(w), np.zeros(len(w))
+    cost = _expect(x, w, variance, total, shares)
+    return total / shares[:, None], float(cost) + len(x) * (x.shape[1] / 2 * np.log(2 * np.pi * variance) + np.log(len(w)))

@@ -109,7 +109,7 @@ def htild(L: Array | Laplacian, vectors: Any, W: Array) -> Array:
     """
     ids = np.unique(vectors.indices)
     B = (vectors.T @ (vectors @ W))[ids] / vectors.shape[0]
-    G = -(L.times(B, ids) if isinstance(L, Laplacian) else L[:, ids] @ B)
+    G = -(L.times(B, ids) if isinstance(L, Laplacian) else (B.T @ L[ids]).T)  # L is symmetric, and its rows are contiguous
     return np.asarray(G - W @ (W.T @ G))
 
 
