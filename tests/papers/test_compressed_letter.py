@@ -73,7 +73,7 @@ def test_the_bound_of_the_theorem():
 
 @pytest.mark.parametrize("patience", [1, 3])
 def test_learning_ends_without_a_new_minimum(patience):
-    rounds = [compressed.Round(None, None, None, bound, 0.0) for bound in (5.0, 4.0, 4.5, 4.2, 3.9, 4.0, 4.1, 4.0, 1.0)]
+    rounds = [compressed.Round(None, None, None, bound, 0.0, 1) for bound in (5.0, 4.0, 4.5, 4.2, 3.9, 4.0, 4.1, 4.0, 1.0)]
     found = [state.upper_bound for state in compressed.until_converged(rounds, patience)]
     assert found == ([5.0, 4.0, 4.5] if patience == 1 else [5.0, 4.0, 4.5, 4.2, 3.9, 4.0, 4.1, 4.0])
 

@@ -114,14 +114,21 @@ class Verdict(NamedTuple):
     measured: dict[str, Value]
 
 
-def both(key: str, where: str, statement: str, published: str, *checks: Check) -> tuple[Claim, Claim]:
-    """Return a claim for each arm; "{arm}" in the statement and the checks is replaced by "the letter" and "Shoal"."""
+def for_arms(
+    names: Mapping[str, str], key: str, where: str, statement: str, published: str, *checks: Check
+) -> tuple[Claim, ...]:
+    """Return a claim for each arm; "{arm}" in the statement and the checks is replaced by the name of the arm."""
 
     def of(arm: str, name: str) -> Claim:
         own = tuple(check._replace(name=check.name.replace("{arm}", name)) for check in checks)
         return Claim(f"{key}-{arm}", where, statement.replace("{arm}", name), published, own, arm)
 
-    return of(LETTER, "the letter"), of(SHOAL, "Shoal")
+    return tuple(of(*each) for each in names.items())
+
+
+def both(key: str, where: str, statement: str, published: str, *checks: Check) -> tuple[Claim, ...]:
+    """Return a claim for each of the two arms, "the letter" and "Shoal"."""
+    return for_arms({LETTER: "the letter", SHOAL: "Shoal"}, key, where, statement, published, *checks)
 
 
 def judge(claim: Claim, measured: Measured) -> Verdict:

@@ -128,7 +128,7 @@ class Run:
         if found.n < found.whole:
             self.note(f"{self.experiment}: {found.n:,} of {found.whole:,} rows of {name}.")
         if found.replaced:
-            self.replaced.add(name.removesuffix("-training"))  # the name in titles
+            self.replaced.add(re.sub("-(training|raw|frequent)$", "", name))  # the name in titles
         return found
 
     def named(self, text: str) -> str:

@@ -54,6 +54,7 @@ class Round(NamedTuple):
     G: Array  # (n) int32: cluster of each row
     upper_bound: float  # surrogate objective (8) per row
     loss: float  # objective (5) per row
+    steps: int  # of (12) and (13) in the round
 
 
 class Compressed(NamedTuple):
@@ -64,6 +65,7 @@ class Compressed(NamedTuple):
     G: Array  # (n) int32
     upper_bounds: list[float]  # after each round of the first stage, per row
     losses: list[float]
+    steps: tuple[int, int]  # of (12) and (13) in both stages
 
 
 @kernel
@@ -315,11 +317,12 @@ def algorithm_1(
     for t, batch in enumerate(batches, 1):
         if (t - 1) % reading.batches_per_round == 0:
             E = loss_augmented(F, C[G], alpha) if reading.clusters_on == "e" else F > 0  # line 5
-            *_, (C, G) = bk_means(E, C)  # line 6
+            path = list(bk_means(E, C))  # line 6
+            (C, G), steps = path[-1], len(path)
         W = project(descend(X[batch], W, C[G[batch]], alpha, eta, reading), nu)  # lines 7 and 8
         if t % reading.batches_per_round == 0:
             F = _products(X, W)
-            yield Round(W, C, G, *objectives(F, C[G], alpha))
+            yield Round(W, C, G, *objectives(F, C[G], alpha), steps)
 
 
 def descend(X: Any, W: Array, own: Array, alpha: float, eta: float, reading: Reading = LETTER) -> Array:
@@ -425,8 +428,9 @@ def ckm(
     )
     last = rounds[-1]
     start = majority(encode(subset, last.W), last.G, last.C) if reading.majority else last.C
-    *_, (C, G) = bk_means(encode(X, last.W), start)
-    return Compressed(last.W, C, G, [state.upper_bound for state in rounds], [state.loss for state in rounds])
+    path = list(bk_means(encode(X, last.W), start))
+    bounds, losses = [state.upper_bound for state in rounds], [state.loss for state in rounds]
+    return Compressed(last.W, *path[-1], bounds, losses, (sum(state.steps for state in rounds), len(path)))
 
 
 def lsh_bk_means(X: Any, k: int, r: int, *, seed: int = 0) -> Array:
