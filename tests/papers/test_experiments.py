@@ -103,6 +103,10 @@ def test_no_seed_is_started_after_the_time_limit():
     seeds = list(work.seeds(10))
     assert seeds == [0, 1, 2, 3]
     assert work.notes == ["Figure 1: 4 of 10 seeds, due to the time limit."]
+    now = iter(np.arange(100.0))
+    parts = Run(Effort("quick", None, 20, 9.0, lambda: next(now)), NOTHING)
+    assert list(parts.seeds(10, parts=2)) == [0, 1, 2, 3]  # half of the time
+    assert list(Run(Effort("quick", None, 2, 1e9), NOTHING).seeds(4, every=True)) == [0, 1, 2, 3]
     assert list(Run(Effort("full", None, None, None), NOTHING).seeds(3)) == [0, 1, 2]
     assert list(Run(Effort("quick", None, 2, 1e9), NOTHING).seeds(3)) == [0, 1]
 

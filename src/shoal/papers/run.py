@@ -37,7 +37,7 @@ class Effort(NamedTuple):
 
 
 TINY = Effort("tiny", 600, 2, 1.0)  # for tests
-QUICK = Effort("quick", 60_000, 20, 20.0)
+QUICK = Effort("quick", 60_000, 20, 15.0)
 FULL = Effort("full", None, None, None, time.process_time)  # CPU time, so that other processes do not affect results
 
 
@@ -140,16 +140,20 @@ class Run:
         if text not in self.notes:
             self.notes.append(text)
 
-    def seeds(self, wanted: int, every: bool = False) -> Iterator[int]:
+    def seeds(self, wanted: int, every: bool = False, parts: int = 1) -> Iterator[int]:
         """Yield the seeds 0, 1, ..., up to `wanted`; at least one, and no further one that would exceed the time limit.
 
-        With `every`, the limit of the effort on the number of seeds is ignored, for trials that take milliseconds.
+        With `every`, the limit of the effort on the number of seeds is ignored, for trials that take milliseconds. An
+        experiment that asks for seeds several times gives each of its `parts` its share of the time. Iterate over the seeds
+        lazily: the time is looked at before each of them.
         """
         started, most = self.effort.clock(), wanted if every else min(wanted, self.effort.seeds or wanted)
         for seed in range(most):
             if seed and self.effort.seconds is not None:
                 spent = self.effort.clock() - started
-                if spent * (1 + 1 / seed) > self.effort.seconds:  # assuming that another seed takes as long as the mean so far
+                if (
+                    spent * (1 + 1 / seed) > self.effort.seconds / parts
+                ):  # assuming that another seed takes as long as the mean so far
                     self.note(f"{self.experiment}: {seed} of {wanted} seeds, due to the time limit.")
                     return
             self.report_progress(seed / most)

@@ -157,14 +157,12 @@ def race(run: Run, name: str) -> Finding:
     warm = make_start(X[:400], 5, 0)
     for arm in ARMS:
         one_seed(warm, arm)  # compile kernels
-    starts = [make_start(X, K, seed) for seed in run.seeds(SEEDS)]
     shown: list[Shown] = []
     measured: dict[str, Any] = {}
     runs = {arm: list[dict[str, Curve]]() for arm in ARMS}
-    for i, start in enumerate(starts):
-        run.report_progress(i / len(starts))
+    for seed in run.seeds(SEEDS):
         for arm in ARMS:
-            runs[arm].append(one_seed(start, arm))
+            runs[arm].append(one_seed(make_start(X, K, seed), arm))
     for arm in ARMS:
         shown += _figures(name, arm, K, len(X), runs[arm])
         measured |= measure(arm, runs[arm])
