@@ -69,7 +69,7 @@ def _variance_reduced(rate: float, batch_gradient: bool = False) -> Callable[[An
 
     def fit(X: Any, C0: Array, target: float, tol: float) -> Fit:
         from shoal import VarianceReducedKMeans
-        from shoal.papers.variance_reduced_kmeans import VRKM
+        from shoal.papers.variance.blocks import VRKM
 
         options = {"learning_rate": rate, "random_state": 0, "n_threads": cpu_count()}
         cls = VRKM if batch_gradient else VarianceReducedKMeans

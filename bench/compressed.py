@@ -82,7 +82,7 @@ def compress(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
 def _methods(k: int, n_bits: int) -> dict[str, Callable[[Any, int], Array]]:
     """Return functions (X, seed) -> labels by name."""
     from shoal import CompressedKMeans, KMeans
-    from shoal.papers.compressed_kmeans import compressed_kmeans
+    from shoal.papers.compressed import ckm
 
     def compressed(n_bits: int = n_bits, **options: Any) -> Callable[[Any, int], Array]:
         return lambda X, seed: CompressedKMeans(k, n_bits=n_bits, random_state=seed, **options).fit(X).labels_
@@ -95,7 +95,7 @@ def _methods(k: int, n_bits: int) -> dict[str, Callable[[Any, int], Array]]:
         "compressed, beta=0.1": compressed(beta=0.1),
         "compressed, beta=1": compressed(beta=1.0),
         "compressed, refined": compressed(refine=True),
-        "compressed, as published": lambda X, seed: compressed_kmeans(X, k, n_bits, seed=seed).labels,
+        "compressed, as published": lambda X, seed: ckm(X, k, n_bits, seed=seed).G,
     }
 
 

@@ -3,9 +3,10 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
-from shoal.papers.claims import FAILS, HOLDS, PARTLY, UNTRIED, Check, Claim, document, judge
+from shoal.papers.claims import FAILS, HOLDS, PARTLY, UNDECIDED, UNTRIED, Check, Claim, both, document, interval, judge
 
 
 def claim(*checks):
@@ -19,8 +20,15 @@ def claim(*checks):
         ({"a": 1.0, "b": 1.0}, PARTLY),
         ({"a": 3.0, "b": 1.0}, FAILS),
         ({"a": math.nan, "b": 1.0}, FAILS),
-        ({"a": 1.0}, PARTLY),  # a missing measurement prevents a full confirmation
-        ({"a": 3.0}, FAILS),
+        ({"a": 1.0}, UNDECIDED),  # a missing measurement may change the verdict
+        ({"a": 3.0}, UNDECIDED),
+        ({"a": [1.0, 1.5, 1.9], "b": 5.0}, HOLDS),
+        ({"a": [1.0, 1.5, 2.1], "b": 5.0}, UNDECIDED),  # the interval straddles the limit
+        ({"a": [2.1, 2.5, 3.0], "b": [1.0, 3.0]}, FAILS),
+        ({"a": [1.0, 1.5, 2.1], "b": 1.0}, UNDECIDED),  # fails or holds in part
+        ({"a": [2.1, 2.5], "b": [4.0, 4.5]}, PARTLY),
+        ({"a": [1.0], "b": 5.0}, UNDECIDED),  # one seed decides nothing
+        ({"a": [0.0, math.inf], "b": 5.0}, UNDECIDED),
         ({}, UNTRIED),
         ({"x": 1.0}, UNTRIED),
     ],
@@ -59,17 +67,52 @@ def test_a_verdict_as_json():
         "where": "Figure 1",
         "claim": "Ours is faster.",
         "published": "10 times",
+        "arm": "",
         "measured": {"a": None},
+        "values": {},
+        "intervals": {},
         "verdict": HOLDS,
         "reason": "a (required: at least 1): ∞",
     }
 
 
 def test_all_cases_must_be_measured():
-    """A claim that holds in all measured cases holds in part if some cases were not measured."""
+    """A claim that holds in all measured cases is undecided if some cases were not measured."""
     needs = claim(Check("speed", least=2.0, cases=("mnist", "sift")))
     verdict = judge(needs, {"mnist, k = 2: speed": 3.0})
-    assert verdict.word == PARTLY
+    assert verdict.word == UNDECIDED
     assert verdict.reason.endswith("speed (sift): not measured")
     assert judge(needs, {"mnist: speed": 3.0, "sift: speed": 3.0}).word == HOLDS
     assert judge(needs, {}).word == UNTRIED
+
+
+def test_intervals_cover_the_median():
+    """In nine of ten samples or more; with fewer than five seeds the range is all there is."""
+    rng = np.random.default_rng(0)
+    for n in (5, 7, 10, 20):
+        covered = [low <= 0 <= high for low, high in (interval(list(rng.normal(size=n))) for _ in range(400))]
+        assert np.mean(covered) >= 0.87
+    assert interval([3.0, 1.0, 2.0]) == (1, 3)
+    assert interval([1.0]) == (-math.inf, math.inf)
+    assert interval(2.0) == (2, 2)
+    low, high = interval(list(np.arange(20.0)))
+    assert 0 < low < 9.5 < high < 19
+
+
+def test_values_of_all_seeds_are_recorded():
+    verdict = judge(claim(Check("a", least=1.0)), {"mnist: a": [3.0, 1.0, math.inf]})
+    assert verdict.reason == "a (required: at least 1): mnist: 3 [1 to ∞]"
+    found = document(verdict)
+    assert found["measured"] == {"mnist: a": 3.0}
+    assert found["values"] == {"mnist: a": [3.0, 1.0, None]}
+    assert found["intervals"] == {"mnist: a": [1.0, None]}
+    reasons = [judge(claim(Check("a", most=2.0)), {"a": values}).reason for values in ([1.0], [1.0, 3.0])]
+    assert [reason.partition(": ")[2].partition("): ")[2] for reason in reasons] == ["1 [one seed] (open)", "2 [1 to 3] (open)"]
+
+
+def test_arms_are_judged_separately():
+    one, other = both("speed", "Figure 2", "{arm} is faster.", "twice", Check("speed-up of {arm}", least=2.0))
+    assert (one.key, other.key) == ("speed-letter", "speed-shoal")
+    measured = {"speed-up of the letter": 3.0, "speed-up of Shoal": 1.0}
+    assert [judge(each, measured).word for each in (one, other)] == [HOLDS, FAILS]
+    assert one.statement == "the letter is faster."

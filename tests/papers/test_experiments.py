@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 
 from shoal import KMeans, MiniBatchKMeans, MiniBatchSpectral, OnlineKMeans, PowerSpectral
-from shoal.papers import compressed, convergence, curves, made, nested, run, show, spectral, variance
+from shoal.papers import curves, made, run, show
 from shoal.papers.claims import HOLDS, UNTRIED, Check, Claim
+from shoal.papers.compressed import experiments as compressed
+from shoal.papers.convergence import experiments as convergence
 from shoal.papers.data import ENTRIES, InvalidDataSetError, Shelf
+from shoal.papers.nested import experiments as nested
 from shoal.papers.run import Effort, Experiment, Finding, Paper, Run, run_papers
+from shoal.papers.spectral import experiments as spectral
+from shoal.papers.variance import experiments as variance
 from tests.strategies import blobs
 
 X, _ = blobs(300, 4, 5)
@@ -98,6 +103,10 @@ def test_no_seed_is_started_after_the_time_limit():
     seeds = list(work.seeds(10))
     assert seeds == [0, 1, 2, 3]
     assert work.notes == ["Figure 1: 4 of 10 seeds, due to the time limit."]
+    now = iter(np.arange(100.0))
+    parts = Run(Effort("quick", None, 20, 9.0, lambda: next(now)), NOTHING)
+    assert list(parts.seeds(10, parts=2)) == [0, 1, 2, 3]  # half of the time
+    assert list(Run(Effort("quick", None, 2, 1e9), NOTHING).seeds(4, every=True)) == [0, 1, 2, 3]
     assert list(Run(Effort("full", None, None, None), NOTHING).seeds(3)) == [0, 1, 2]
     assert list(Run(Effort("quick", None, 2, 1e9), NOTHING).seeds(3)) == [0, 1]
 
@@ -143,13 +152,39 @@ def test_longer_fits_resume_shorter_ones(model):
 @pytest.mark.filterwarnings("ignore:time_budget=")  # budgets are measured, and may be too short on a busy machine
 def test_centroids_are_not_kept_between_seeds():
     """A record of text data takes 20 MB: all seeds together would exceed the memory."""
-    work = Run(run.TINY, NOTHING)
-    seen = nested.one_seed(nested.Split(work, "news"), 0), variance.one_seed(X, 5, 0, 1.1)
-    assert all(
-        not trajectory.centers and len(trajectory.seconds) == len(values)
-        for found in seen
-        for trajectory, values in found.values()
-    )
+    split = nested.Split(Run(run.TINY, NOTHING), "news")
+    for curves_of in nested.ARMS.values():
+        for curve in curves_of(split, 0).values():
+            assert curve.seconds.shape == curve.distances.shape == curve.energies.shape == (len(curve.seconds),)
+            assert (np.diff(curve.seconds) > 0).all()
+            assert (np.diff(curve.distances) > 0).all()
+
+
+def test_speed_is_measured_in_seconds_and_in_distances():
+    start = variance.make_start(X, 5, 0)
+    found = variance.one_seed(start, variance.LETTER)
+    assert set(found) == set(variance.METHODS)
+    for curve in found.values():
+        assert (curve.seconds[0], curve.distances[0]) == (0, 0)
+        assert curve.losses[0] == pytest.approx(found["batch KM"].losses[0])
+    assert list(np.diff(found["VRKM++"].distances)) == [2 * len(X) * 5] * (len(found["VRKM++"].distances) - 1)
+    batch = found["batch KM"]
+    assert variance.speed_up({"batch KM": batch, "same": batch}, "same", "distances", 10) == pytest.approx(1)
+    worse = batch._replace(losses=batch.losses + 1)
+    assert variance.speed_up({"batch KM": batch, "worse": worse}, "worse", "distances", 100) == 0
+
+
+def test_ratios_of_mean_curves():
+    def curve(costs, energies):
+        return nested.Curve(np.array(costs), np.array(costs), np.array(energies))
+
+    runs = [{"nmbatch": curve([1.0, 2.0], [4.0, 2.0]), "lloyd": curve([5.0, 10.0, 20.0], [4.0, 3.0, 2.0])}] * 3
+    assert nested.mean_curve_ratio(runs, "lloyd", 2.0, "seconds") == 10
+    assert nested.mean_curve_ratio(runs, "lloyd", 1.0, "seconds") == 0  # nested batches do not reach it
+    never = [{**runs[0], "lloyd": curve([5.0, 10.0], [4.0, 3.0])}] * 3
+    assert nested.mean_curve_ratio(never, "lloyd", 2.0, "seconds") == 5  # a lower bound
+    assert nested.bootstrapped(runs, lambda some: float(len(some))) == [3.0, 3.0, 3.0]
+    assert nested.bootstrapped(runs[:2], lambda some: float(len(some))) == [2.0]
 
 
 def test_long_fits_are_recorded_at_growing_intervals():
@@ -181,19 +216,19 @@ def test_the_hessian_contains_cluster_sizes():
 
 def test_round_from_which_a_curve_is_constant():
     assert compressed._settled(np.array([9.0, 5.0, 3.1, 3.0, 3.0])) == 3
-    assert compressed._settled(np.array([9.0, 5.0, 9.0, 5.0, 9.0])) == 5
-    assert compressed._settled(np.ones(4)) == 1
+    assert compressed._settled(np.array([9.0, 5.0, 9.0, 5.0, 5.0])) == 4
+    assert compressed._settled(np.ones(4)) == np.inf  # nothing has fallen
 
 
 def test_compilation_is_not_timed(monkeypatch):
     """The first run on a machine has as many trials as later ones."""
-    now, trial = [0.0], convergence.trial
+    now, trial = [0.0], convergence.trial_of_letter
 
-    def slow_at_first(X, seed):
+    def slow_at_first(*args):
         now[0] += 0.1 if now[0] else 15.0
-        return trial(X, seed)
+        return trial(*args)
 
-    monkeypatch.setattr(convergence, "trial", slow_at_first)
-    work = Run(Effort("quick", None, 20, 20.0, lambda: now[0]), NOTHING)
-    convergence.race(work)
+    monkeypatch.setattr(convergence, "trial_of_letter", slow_at_first)
+    work = Run(Effort("tiny", None, 20, 20.0, lambda: now[0]), NOTHING)
+    convergence.race(work, "letter")
     assert work.notes == []

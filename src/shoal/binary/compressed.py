@@ -1,7 +1,7 @@
 """`CompressedKMeans`: learn short binary codes that keep clusters apart, then run k-means on the codes.
 
 X. Shen, W. Liu, I. Tsang, F. Shen, Q.-S. Sun (2017), Compressed k-means for large-scale clustering, AAAI.
-`shoal.papers.compressed_kmeans` is the algorithm exactly as published.
+`shoal.papers.compressed` is the algorithm exactly as published.
 
 Differs from the paper:
 - The clusters of the subset come from k-means in a few float coordinates (see `sketch`) instead of from the codes, and stay the

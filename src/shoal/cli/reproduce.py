@@ -50,7 +50,7 @@ def reproduce(
         from ..papers.run import FULL, QUICK, run_papers
         from ..papers.show import document, summary, write
 
-        chosen = [import_module(f"shoal.papers.{name}").PAPER for name in PAPERS if paper in (name, "all")]
+        chosen = [import_module(f"shoal.papers.{name}.experiments").PAPER for name in PAPERS if paper in (name, "all")]
         effort = QUICK if quick else FULL
         if seconds is not None:
             effort = effort._replace(seconds=seconds)

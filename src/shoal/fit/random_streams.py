@@ -19,7 +19,7 @@ class Stream(IntEnum):
     its t-th step, batch or epoch. The streams below 2**32 have such small numbers too, but belong to methods that use them
     otherwise. Changing a value changes results, so two methods that use the same number keep it:
 
-    - `PROBE_SIGNS` of `papers.minibatch_spectral` and `PROBE_ORDER`, which `MiniBatchSpectral` uses too, equal
+    - `PROBE_SIGNS` of `papers.spectral` and `PROBE_ORDER`, which `MiniBatchSpectral` uses too, equal
       `CODE_DIRECTIONS` and `CODE_CENTERS` of `CompressedKMeans`;
     - `MiniBatchSpectral` and `PowerSpectral` both draw their initial subspace from `INITIAL_SUBSPACE`;
     - `CompressedKMeans` without learning initializes its s-th start from the stream s, which may equal a `CODE_` stream.

@@ -21,10 +21,6 @@ class Trajectory(NamedTuple):
     steps: Array  # (t)
     centers: list[Array]
 
-    def without_centers(self) -> Trajectory:
-        """Return the trajectory without its centroids, which would exceed the memory for 20 seeds of wide sparse rows."""
-        return self._replace(centers=[])
-
     def energies(self, X: Any) -> Array:
         """Return the mean energy per row of X, which may differ from the rows of the fit, for each record."""
         return np.array([energy(X, C) / X.shape[0] for C in self.centers])

@@ -28,6 +28,7 @@ HOW_TO_GET = {
     "sift_bsds500": "the SIFT descriptors of the 500 photographs of BSDS500: X as uint8, 128 columns",
     "usps": 'sklearn.datasets.fetch_openml("usps", version=2): X and y',
     "letter": 'sklearn.datasets.fetch_openml("letter", version=1): X and y',
+    "gloss_embeddings": "sentence embeddings of the glosses of WordNet's synsets: X as float16, 256 columns; y, their files",
     "20newsgroups": 'sklearn.datasets.fetch_20newsgroups(subset="all") by CountVectorizer: data, indices, indptr, shape; y',
     "wordnet_glosses": "the glosses of WordNet's synsets by CountVectorizer: data, indices, indptr, shape; y, their files",
 }
@@ -86,9 +87,19 @@ def balanced(y: Array) -> tuple[Array, Array]:
     return keep, classes(np.where((y >= 3) & (y <= 5), 3, y)[keep])
 
 
-def text(parts: Any) -> tuple[Any, Array]:
-    """Return tf-idf rows of unit length, with sublinear term frequencies and without empty rows, and their classes."""
+def _raw(parts: Any, name: str) -> tuple[Array, Array]:
+    """Return rows as they are, in float32, and their classes."""
+    return np.ascontiguousarray(parts[name], np.float32), classes(parts["y"])
+
+
+def text(parts: Any, least: int = 1) -> tuple[Any, Array]:
+    """Return tf-idf rows of unit length, with sublinear term frequencies and without empty rows, and their classes.
+
+    Words that appear less than `least` times are left out.
+    """
     X = sparse.csr_array((parts["data"].astype(np.float64), parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))
+    if least > 1:
+        X = X[:, np.bincount(X.indices, X.data, X.shape[1]) >= least]
     idf = np.log((1 + X.shape[0]) / (1 + np.bincount(X.indices, minlength=X.shape[1]))) + 1
     X.data = (1 + np.log(X.data)) * idf[X.indices]
     there = np.diff(X.indptr) > 0
@@ -196,6 +207,31 @@ ENTRIES = {
         "synthetic histograms",
         made.histograms,
         "SIFT descriptors of the BSDS500 photographs replace the image data of the paper.",
+    ),
+    "letters": Entry(
+        "letter",
+        lambda p: (np.ascontiguousarray(p["X"], np.float32), classes(p["y"])),
+        "scikit-learn's digits of 8 x 8 pixels",
+        _digits,
+        columns=16,
+    ),
+    "mnist-raw": Entry("mnist", lambda p: _raw(p, "X"), "scikit-learn's digits of 8 x 8 pixels", _digits, columns=784),
+    "covtype-raw": Entry(
+        "covtype", lambda p: _raw(p, "X"), "synthetic clusters with binary columns", made.with_flags, columns=54
+    ),
+    "news-frequent": Entry(
+        "20newsgroups",
+        lambda p: text(p, 100),
+        "synthetic sparse rows",
+        lambda: made.documents(4000, 20),
+        "20 Newsgroups replaces RCV1.",
+    ),
+    "embeddings": Entry(
+        "gloss_embeddings",
+        lambda p: (np.ascontiguousarray(p["X"], np.float32), classes(p["y"])),
+        "scikit-learn's digits of 8 x 8 pixels",
+        _digits,
+        columns=256,
     ),
     "news": Entry(
         "20newsgroups",

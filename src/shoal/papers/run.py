@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from threadpoolctl import threadpool_limits
 
 from ..report.page import Figure
-from .claims import Claim, Verdict, judge
+from .claims import Claim, Value, Verdict, judge
 from .data import Rows, Shelf
 
-Value = TypeVar("Value")
+Option = TypeVar("Option")
 ReportProgress = Callable[[str, float, float], None]
 
 MAX_HALF_WIDTH = 64  # characters that fit into half the width of a page; wider tables take the full width
@@ -32,7 +37,7 @@ class Effort(NamedTuple):
 
 
 TINY = Effort("tiny", 600, 2, 1.0)  # for tests
-QUICK = Effort("quick", 60_000, 20, 20.0)
+QUICK = Effort("quick", 60_000, 20, 15.0)
 FULL = Effort("full", None, None, None, time.process_time)  # CPU time, so that other processes do not affect results
 
 
@@ -69,7 +74,7 @@ class Finding(NamedTuple):
     """Result of an experiment."""
 
     shown: list[Shown]
-    measured: dict[str, float]
+    measured: dict[str, Any]  # numbers, or lists of one per seed
 
 
 class Experiment(NamedTuple):
@@ -110,7 +115,7 @@ class Run:
         self.experiment = ""  # name of the current experiment
         self.replaced: set[str] = set()  # data sets that were replaced by substitutes
 
-    def of(self, tiny: Value, quick: Value, full: Value) -> Value:
+    def of(self, tiny: Option, quick: Option, full: Option) -> Option:
         """Return the value for the current effort."""
         return {TINY.name: tiny, QUICK.name: quick, FULL.name: full}[self.effort.name]
 
@@ -123,7 +128,7 @@ class Run:
         if found.n < found.whole:
             self.note(f"{self.experiment}: {found.n:,} of {found.whole:,} rows of {name}.")
         if found.replaced:
-            self.replaced.add(name.removesuffix("-training"))  # the name in titles
+            self.replaced.add(re.sub("-(training|raw|frequent)$", "", name))  # the name in titles
         return found
 
     def named(self, text: str) -> str:
@@ -135,17 +140,46 @@ class Run:
         if text not in self.notes:
             self.notes.append(text)
 
-    def seeds(self, wanted: int) -> Iterator[int]:
-        """Yield the seeds 0, 1, ..., up to `wanted`; at least one, and no further one that would exceed the time limit."""
-        started, most = self.effort.clock(), min(wanted, self.effort.seeds or wanted)
+    def seeds(self, wanted: int, every: bool = False, parts: int = 1) -> Iterator[int]:
+        """Yield the seeds 0, 1, ..., up to `wanted`; at least one, and no further one that would exceed the time limit.
+
+        With `every`, the limit of the effort on the number of seeds is ignored, for trials that take milliseconds. An
+        experiment that asks for seeds several times gives each of its `parts` its share of the time. Iterate over the seeds
+        lazily: the time is looked at before each of them.
+        """
+        started, most = self.effort.clock(), wanted if every else min(wanted, self.effort.seeds or wanted)
         for seed in range(most):
             if seed and self.effort.seconds is not None:
                 spent = self.effort.clock() - started
-                if spent * (1 + 1 / seed) > self.effort.seconds:  # assuming that another seed takes as long as the mean so far
+                if (
+                    spent * (1 + 1 / seed) > self.effort.seconds / parts
+                ):  # assuming that another seed takes as long as the mean so far
                     self.note(f"{self.experiment}: {seed} of {wanted} seeds, due to the time limit.")
                     return
             self.report_progress(seed / most)
             yield seed
+
+
+def _rounded(value: Any) -> Value:
+    """Return a number, or those of all seeds, without digits that are rounding errors."""
+    if np.ndim(value) == 0:
+        return round(float(value), MEASUREMENT_DECIMALS)
+    return [round(float(v), MEASUREMENT_DECIMALS) for v in value]
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Give all methods one thread, so that times can be compared."""
+    before = os.environ.get("LOKY_MAX_CPU_COUNT")
+    os.environ["LOKY_MAX_CPU_COUNT"] = "1"
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        if before is None:
+            del os.environ["LOKY_MAX_CPU_COUNT"]
+        else:
+            os.environ["LOKY_MAX_CPU_COUNT"] = before
 
 
 class Clock:
@@ -172,7 +206,7 @@ def run_papers(papers: Sequence[Paper], effort: Effort, shelf: Shelf, report_pro
     full = effort.name == FULL.name
     clock = Clock(sum(e.seconds[full] for paper in papers for e in paper.experiments), report_progress)
     for paper in papers:
-        run, shown, measured = Run(effort, shelf), list[Shown](), dict[str, float]()
+        run, shown, measured = Run(effort, shelf), list[Shown](), dict[str, Value]()
         for left, experiment in zip(range(len(paper.experiments))[::-1], paper.experiments, strict=True):
             weight = experiment.seconds[full]
             run.report_progress, run.experiment = (
@@ -180,11 +214,11 @@ def run_papers(papers: Sequence[Paper], effort: Effort, shelf: Shelf, report_pro
                 experiment.name,
             )
             run.report_progress(0.0)
-            with warnings.catch_warnings():  # some experiments stop before convergence on purpose
+            with one_thread(), warnings.catch_warnings():  # some experiments stop before convergence on purpose
                 warnings.simplefilter("ignore")
                 finding = experiment.run(run)
             shown += [one._replace(what=one.what._replace(title=run.named(one.what.title))) for one in finding.shown]
-            measured |= {run.named(key): round(value, MEASUREMENT_DECIMALS) for key, value in finding.measured.items()}
+            measured |= {run.named(key): _rounded(value) for key, value in finding.measured.items()}
             clock.done += weight
             notes = [*run.notes, *([f"Experiments not yet run: {left}."] if left else [])]
             yield Report(paper, list(shown), [judge(claim, measured) for claim in paper.claims], notes)

@@ -12,11 +12,12 @@ from ..report.draw import Line, lines, ranking, thinned
 from ..report.facts import Origin, versions
 from ..report.page import Figure, Table, environment, write_page
 from ..report.words import count_noun, number
-from .claims import FAILS, HOLDS, PARTLY, UNTRIED
+from . import machine
+from .claims import FAILS, HOLDS, PARTLY, UNDECIDED, UNTRIED
 from .claims import document as verdict_document
 from .run import Gallery, Grid, Report, Shown
 
-CLASS = {HOLDS: "good", PARTLY: "partly", FAILS: "bad", UNTRIED: "open"}  # classes in the style sheet
+CLASS = {HOLDS: "good", PARTLY: "partly", FAILS: "bad", UNDECIDED: "open", UNTRIED: "open"}  # classes in the style sheet
 POINTS = 20  # rows per line in the table below a figure
 
 
@@ -58,7 +59,13 @@ def gallery(title: str, lines: list[tuple[str, list[str]]], published: str, capt
 def summary(reports: Sequence[Report]) -> str:
     """Return a one-sentence summary of all verdicts."""
     words = [verdict.word for report in reports for verdict in report.verdicts]
-    said = {HOLDS: "hold", PARTLY: "hold in part", FAILS: "do not hold here", UNTRIED: "were not tested"}
+    said = {
+        HOLDS: "hold",
+        PARTLY: "hold in part",
+        FAILS: "do not hold here",
+        UNDECIDED: "are undecided",
+        UNTRIED: "were not tested",
+    }
     counts = ", ".join(f"{words.count(word)} {said[word] if words.count(word) > 1 else word}" for word in said if word in words)
     return f"{count_noun(len(words), 'claim')} of {count_noun(len(reports), 'paper')}: {counts}."
 
@@ -98,4 +105,4 @@ def document(reports: Sequence[Report], effort: str, origin: Origin) -> dict[str
         for r in reports
     ]
     about = {"format": "shoal claims", "version": 1, "effort": effort, "command": origin.command, "date": origin.date}
-    return {**about, "versions": versions(), "papers": papers}
+    return {**about, "versions": versions(), "machine": machine.describe(), "papers": papers}

@@ -7,7 +7,7 @@ Y. Han, M. Filippone (2017), Mini-batch spectral clustering, IJCNN, doi:10.1109/
 Differs from the paper: W starts from the eigenvectors of a sample of the rows, extended to all rows, as random vectors take
 thousands of columns to get there. Each step uses columns that no other step of the same epoch uses, each with a random vector
 of its own, which has the least variance. Step lengths are harmonic, in units of the inverse eigenvalues, instead of AdaGrad's.
-At the end, W is rotated into eigenvectors. The algorithms as printed are in `shoal.papers.minibatch_spectral`.
+At the end, W is rotated into eigenvectors. The algorithms as printed are in `shoal.papers.spectral`.
 """
 
 from __future__ import annotations

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from shoal.papers.minibatch_spectral import (
+from shoal.papers.spectral import (
+    authors,
     gradient_variance,
     htild,
     laplacian_by_columns,
     mini_batch_spectral,
     normalized_laplacian,
+    nystrom,
+    power_method,
     random_vectors,
     rbf_affinity,
     shuffled_vectors,
@@ -138,3 +141,65 @@ class TestVariance:
     def test_invalid_arguments(self, L, w, p):
         with pytest.raises(ValueError, match="must"):
             gradient_variance(L, w, p)
+
+
+def test_power_method_equals_the_oracle():
+    S = np.random.default_rng(0).normal(size=(80, 3))
+    B = L @ (L @ (L @ S))
+    U, _, _ = np.linalg.svd(B, full_matrices=False)
+    np.testing.assert_allclose(naive.sines(power_method(L, S, 3), U), 0, atol=1e-6)
+    np.testing.assert_allclose(authors.power(L, 3, 1, seed=0), power_method(L, S, 3))
+    with laplacian_by_columns(X, 2.0) as operator:
+        np.testing.assert_allclose(np.abs(authors.power(operator, 3, 1)), np.abs(authors.power(L, 3, 1)), atol=1e-9)
+
+
+def test_nystrom_equals_the_oracle():
+    K, order = naive.affinity(X, 2.0) + np.eye(80), np.random.default_rng(1).permutation(80)
+    expected, _ = naive.nystrom(K, order[:20], 3)
+    K = K[np.ix_(order, order)]
+    found = np.empty((80, 3))
+    found[order] = nystrom(K[:20, :20], K[:20, 20:], 3)
+    np.testing.assert_allclose(np.abs(found.T @ expected), np.eye(3), atol=1e-6)
+
+
+def test_nystrom_of_all_rows_is_exact():
+    K = naive.affinity(X, 2.0) + np.eye(80)
+    U, _ = naive.leading(naive.laplacian(K), 3)
+    np.testing.assert_allclose(naive.sines(nystrom(K, np.empty((80, 0)), 3), U), 0, atol=1e-6)
+
+
+class TestAuthors:
+    """Mini-batch spectral clustering as its authors ran it, line by line from a description of their program."""
+
+    def test_gradients_use_columns_one_by_one(self):
+        """The product of sampled columns and rows, divided by p and averaged over the subsets."""
+        W = random_start(80, 3)
+        for vectors in authors.column_subsets(80, 2, seed=1, N_r=5, l=4):
+            columns, LW = vectors.indices.reshape(5, 4), np.zeros((80, 3))
+            for subset in columns:
+                assert len(set(subset)) == 4
+                LW += sum(np.outer(L[:, j], W[j]) for j in subset) / (4 / 80) / 5
+            np.testing.assert_allclose(htild(L, vectors, W), -(LW - W @ (W.T @ LW)))
+
+    def test_start_is_a_nystrom_embedding_of_unit_rows(self):
+        V = authors.nystrom_embedding(X, 2.0, 3, 10, seed=4)
+        order = np.random.default_rng(4).permutation(80)
+        expected, _ = naive.nystrom(naive.affinity(X, 2.0) + np.eye(80), order[:10], 3)
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+        np.testing.assert_allclose(np.abs(V.T @ expected), np.abs(expected.T @ expected), atol=1e-5)
+
+    def test_steps(self):
+        W, _ = np.linalg.qr(authors.nystrom_embedding(X, 2.0, 3, 10, seed=0))
+        M, path = np.zeros_like(W), list(authors.run(X, L, 2.0, 3, 4, seed=0))
+        for vectors, found in zip(authors.column_subsets(80, 4, seed=0), path, strict=True):
+            H = -naive.stochastic_gradient(L, vectors.toarray(), W)
+            M += H**2
+            W, _ = np.linalg.qr(W - 0.0025 * H / (1e-6 + np.sqrt(M)))
+            np.testing.assert_allclose(found @ found.T, W @ W.T, atol=1e-9)
+
+    def test_clusters(self):
+        rows, y = blobs(200, 3, 3, spread=1.0)
+        A = rbf_affinity(rows, 4.0)
+        *_, W = authors.run(rows, normalized_laplacian(A), 4.0, 3, 100)
+        labels = authors.cluster(W, A.sum(axis=1), 3)
+        assert len(set(zip(y, labels, strict=True))) == 3

@@ -19,15 +19,15 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
-from ..data.rows import Rows
-from ..data.statistics import enter_frame
-from ..data.types import Array
-from ..execution.threads import on_threads
-from ..fit.input import check_rows
-from ..fit.random_streams import Stream, generator
-from ..spectral.affinity_factory import AffinityParameters, make_kernel_affinity
-from ..spectral.laplacian import Laplacian
-from ..spectral.laplacian_operator import compute_degrees
+from ...data.rows import Rows
+from ...data.statistics import enter_frame
+from ...data.types import Array
+from ...execution.threads import on_threads
+from ...fit.input import check_rows
+from ...fit.random_streams import Stream, generator
+from ...spectral.affinity_factory import AffinityParameters, make_kernel_affinity
+from ...spectral.laplacian import Laplacian
+from ...spectral.laplacian_operator import compute_degrees
 
 
 def rbf_affinity(X: Array, sigma: float, *, squared: bool = True) -> Array:
@@ -109,7 +109,7 @@ def htild(L: Array | Laplacian, vectors: Any, W: Array) -> Array:
     """
     ids = np.unique(vectors.indices)
     B = (vectors.T @ (vectors @ W))[ids] / vectors.shape[0]
-    G = -(L.times(B, ids) if isinstance(L, Laplacian) else L[:, ids] @ B)
+    G = -(L.times(B, ids) if isinstance(L, Laplacian) else (B.T @ L[ids]).T)  # L is symmetric, and its rows are contiguous
     return np.asarray(G - W @ (W.T @ G))
 
 
@@ -138,7 +138,7 @@ def mini_batch_spectral(
     Examples
     --------
     >>> import numpy as np
-    >>> from shoal.papers.minibatch_spectral import (
+    >>> from shoal.papers.spectral import (
     ...     mini_batch_spectral, normalized_laplacian, random_vectors, rbf_affinity
     ... )
     >>> X = np.repeat([[0.0], [9.0]], 20, axis=0) + np.linspace(0, 1, 40)[:, None]
@@ -156,6 +156,9 @@ def mini_batch_spectral(
         Q, R = np.linalg.qr(W - lambda_ * H / (epsilon + np.sqrt(M)))
         W = Q * np.where(np.diag(R) < 0, -1, 1)  # the Q of a QR decomposition whose R has a positive diagonal
         yield W
+
+
+NEGLIGIBLE = 1e-10  # eigenvalue, relative to the largest, below which a direction is left out of an inverse
 
 
 def step_cost(n: int, k: int, m: int) -> int:
@@ -186,7 +189,7 @@ def gradient_variance(L: Any, w: Any, p: float, N_r: int = 1) -> Array:
 
     Examples
     --------
-    >>> from shoal.papers.minibatch_spectral import gradient_variance
+    >>> from shoal.papers.spectral import gradient_variance
     >>> gradient_variance([[0.0, 1.0], [1.0, 0.0]], [1.0, 0.0], p=0.5)
     array([1., 1.])
     """
@@ -197,3 +200,106 @@ def gradient_variance(L: Any, w: Any, p: float, N_r: int = 1) -> Array:
         raise ValueError(f"p must lie in (0, 1] and N_r be 1 or more, but they are {p} and {N_r}.")
     squares = L**2
     return np.asarray(((L @ w) ** 2 + (1 / p - 3) * squares @ w**2 + squares.sum(axis=1) * (w @ w)) / N_r)
+
+
+def power_method(L: Any, S: Array, p: int) -> Array:
+    """Return the left singular vectors of L^p S, an orthonormal basis of the dominant eigenvectors (Boutsidis et al. 2015).
+
+    Parameters
+    ----------
+    L : array or Laplacian of shape (n, n)
+        Normalized Laplacian.
+    S : ndarray of shape (n, k)
+        Random Gaussian matrix.
+    p : int
+        Number of products with L.
+
+    Returns
+    -------
+    W : ndarray of shape (n, k)
+    """
+    B = S
+    for _ in range(p):
+        B = product(L, B)
+    return np.asarray(np.linalg.svd(B, full_matrices=False)[0])
+
+
+def product(L: Any, B: Array) -> Array:
+    """Return L B, for L in memory or computed by the column.
+
+    Parameters
+    ----------
+    L : array or Laplacian of shape (n, n)
+        Normalized Laplacian.
+    B : ndarray of shape (n, k)
+        Factor.
+
+    Returns
+    -------
+    LB : ndarray of shape (n, k)
+    """
+    return np.asarray(L.times(B) if isinstance(L, Laplacian) else L @ B)
+
+
+def nystrom(A: Array, B: Array, k: int) -> Array:
+    """Return orthonormal eigenvectors of the Nyström approximation, by the one-shot method (Fowlkes et al. 2004).
+
+    Parameters
+    ----------
+    A : ndarray of shape (m, m)
+        Affinities of the sample, with ones on the diagonal: with the zeros that section 4 prints, A would not be positive
+        definite, and its root does not exist. Directions of negligible eigenvalue are left out of the inverse.
+    B : ndarray of shape (m, n - m)
+        Affinities of the sample to all other rows.
+    k : int
+        Number of eigenvectors.
+
+    Returns
+    -------
+    V : ndarray of shape (n, k)
+        The rows of the sample come first.
+    """
+    m = len(A)
+    inverse = np.linalg.pinv(A, rcond=NEGLIGIBLE, hermitian=True)
+    d = np.r_[A.sum(axis=1) + B.sum(axis=1), B.sum(axis=0) + B.T @ (inverse @ B.sum(axis=1))]
+    d = np.sqrt(1 / np.maximum(d, NEGLIGIBLE))  # estimated degrees may be negative by rounding
+    A, B = A * np.outer(d[:m], d[:m]), B * np.outer(d[:m], d[m:])
+    values, vectors = np.linalg.eigh(A)
+    kept = values > NEGLIGIBLE * values[-1]
+    root = vectors[:, kept] / np.sqrt(values[kept]) @ vectors[:, kept].T
+    R = A + root @ (B @ B.T) @ root
+    values, U = np.linalg.eigh((R + R.T) / 2)
+    values, U = values[::-1][:k], U[:, ::-1][:, :k]
+    return np.asarray(np.vstack([A, B.T]) @ root @ U / np.sqrt(np.maximum(values, NEGLIGIBLE)))
+
+
+def nystrom_cost(n: int, k: int, m: int) -> int:
+    """Return the floating-point operations of `nystrom`, given the affinities (section 4.1).
+
+    Parameters
+    ----------
+    n, k, m : int
+        Numbers of rows, eigenvectors and rows in the sample.
+
+    Returns
+    -------
+    operations : int
+    """
+    return 6 * n * k + 8 * k**3 - 3 * k**2 + 4 * n * k**2 - 3 * k + 2 * n * k * m + n * m + 2 * n * m**2 + m**2 + m**3 - n
+
+
+def power_cost(n: int, k: int, p: int) -> int:
+    """Return the floating-point operations of `power_method` with p products, given the affinities (section 4.1).
+
+    The paper states 4 n^2 k - 2 n k, which are two products; a product is half of that.
+
+    Parameters
+    ----------
+    n, k, p : int
+        Numbers of rows, eigenvectors and products.
+
+    Returns
+    -------
+    operations : int
+    """
+    return p * (2 * n**2 * k - n * k) + 2 * n * k**2 + 2 * k**3

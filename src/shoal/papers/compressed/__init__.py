@@ -1,0 +1,43 @@
+"""Compressed k-means (Shen et al. 2017): the algorithms as printed, and the experiments."""
+
+from .letter import (
+    Compressed,
+    Reading,
+    Round,
+    algorithm_1,
+    assign,
+    bk_means,
+    ckm,
+    descend,
+    encode,
+    loss_augmented,
+    lsh,
+    lsh_bk_means,
+    majority,
+    objectives,
+    pack,
+    project,
+    random_batches,
+    until_converged,
+)
+
+__all__ = [
+    "Compressed",
+    "Reading",
+    "Round",
+    "algorithm_1",
+    "assign",
+    "bk_means",
+    "ckm",
+    "descend",
+    "encode",
+    "loss_augmented",
+    "lsh",
+    "lsh_bk_means",
+    "majority",
+    "objectives",
+    "pack",
+    "project",
+    "random_batches",
+    "until_converged",
+]
