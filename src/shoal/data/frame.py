@@ -39,6 +39,8 @@ class Frame(NamedTuple):
         """Convert centroids from this frame to the coordinates of the input."""
         if self.bits:
             return C > 0.5
+        if self.shift is None and not self.exponent:
+            return np.array(C, dtype, order="C")
         X = C.astype(np.float64)
         if self.shift is not None:
             X += self.shift

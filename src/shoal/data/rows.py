@@ -20,7 +20,7 @@ from scipy import sparse
 
 from ..kernels.sparse import squared_norms
 from .bits import BitBlock, unpacked
-from .blocks import Block, Centers, DenseBlock, SparseBlock
+from .blocks import Block, Centers, DenseBlock, SparseBlock, prepare_pairs
 from .cancellation import check_cancelled
 from .frame import Frame, times_power
 from .jobs import Executor, Job, Span
@@ -179,6 +179,10 @@ class Rows:
         """Return centroids (in this frame) prepared for this layout."""
         block_type = BitBlock if self.frame.bits else SparseBlock if self.is_sparse else DenseBlock
         return block_type.prepare(C)
+
+    def prepare_pairs(self, C: Array) -> Centers:
+        """Return centroids (in this frame) prepared for the distances of given pairs only."""
+        return self.prepare(C) if self.frame.bits else prepare_pairs(C)
 
     def convert(self, raw: Any, dtype: np.dtype | None = None) -> Block:
         """Return raw rows of the source as a block in this frame, in `self.dtype` unless a dtype is given."""

@@ -4,7 +4,54 @@ import numpy as np
 
 from . import fast_kernel, kernel
 
+LANES = 16  # scores that are compared at a time
+
 MIN_REMAINDER = 1e-6  # part of |c|^2 below which |c|^2 - covered has lost so many digits that the difference is summed directly
+
+
+@kernel
+def stored_entries(
+    C,  # IN (m, d): dense rows
+    indices,  # OUT (m * d + 1) int32: columns of the entries other than zero, row by row
+    values,  # OUT (m * d): the entries
+    counts,  # OUT (m) int64: number of entries of each row
+):
+    """Find the entries of rows that are not zero, and return how many there are."""
+    n = 0
+    for j in range(C.shape[0]):
+        first = n
+        for t in range(C.shape[1]):
+            indices[n] = t
+            n += C[j, t] != 0  # no branch, which would often be predicted wrongly
+        for p in range(first, n):
+            values[p] = C[j, indices[p]]
+        counts[j] = n - first
+    return n
+
+
+@kernel
+def fill_columns(
+    indices,  # IN (nnz) int32: columns of the entries of all centroids, one centroid after another
+    values,  # IN (nnz)
+    counts,  # IN (k) int64: number of entries of each centroid
+    place,  # IN (d) int32: row of `table` for each column; -1 if it is stored as a list
+    starts,  # ADD (d) int64: next position of each column in the lists
+    table,  # ADD (columns, k): entries times -2 of the columns of many centroids
+    ids,  # OUT (entries) int32: centroids of the other entries, column by column
+    listed,  # OUT (entries): these entries times -2
+):
+    """Store centroids by column."""
+    p = 0
+    for j in range(counts.shape[0]):
+        for _ in range(counts[j]):
+            t, value = indices[p], -2 * values[p]
+            p += 1
+            if place[t] >= 0:
+                table[place[t], j] = value
+            else:
+                ids[starts[t]] = j
+                listed[starts[t]] = value
+                starts[t] += 1
 
 
 @fast_kernel
@@ -12,7 +59,11 @@ def scores(
     data,  # IN (nnz)
     indices,  # IN (nnz)
     indptr,  # IN (m + 1)
-    ZT,  # IN (d, k): centroids times -2, transposed, so that one column of all centroids is contiguous
+    place,  # IN (d) int32: row of `table` for each column; -1 if it is stored as a list
+    table,  # IN (columns, k): centroids times -2 in the columns in which many of them have an entry
+    starts,  # IN (d + 1) int64: lists of the other columns
+    ids,  # IN (entries) int32: their centroids
+    listed,  # IN (entries): their entries, times -2
     z2,  # IN (k): |c|^2
     first,  # IN first centroid to score
     out,  # OUT (m, c): scores of the centroids first .. first + c - 1
@@ -23,10 +74,88 @@ def scores(
         row = out[i]
         row[:] = z2[first:last]
         for p in range(indptr[i], indptr[i + 1]):
-            v = data[p]
-            column = ZT[indices[p], first:last]
-            for j in range(row.shape[0]):
-                row[j] += v * column[j]
+            v, t = data[p], indices[p]
+            if place[t] >= 0:
+                column = table[place[t], first:last]
+                for j in range(row.shape[0]):
+                    row[j] += v * column[j]
+            else:
+                for q in range(starts[t], starts[t + 1]):
+                    if first <= ids[q] < last:
+                        row[ids[q] - first] += v * listed[q]
+
+
+@fast_kernel
+def two_best(
+    data,  # IN (nnz)
+    indices,  # IN (nnz)
+    indptr,  # IN (m + 1)
+    place,  # IN (d) int32: row of `table` for each column; -1 if it is stored as a list
+    table,  # IN (columns, k): centroids times -2 in the columns in which many of them have an entry
+    starts,  # IN (d + 1) int64: lists of the other columns
+    ids,  # IN (entries) int32: their centroids
+    listed,  # IN (entries): their entries, times -2
+    z2,  # IN (K): |c|^2, filled up with infinity to a multiple of LANES
+    open_,  # OUT (longest row) int64: entries of a row that are in the table
+    row,  # OUT (K): scores of a row
+    lows,  # OUT (2, LANES): lowest scores of each lane
+    where,  # OUT (LANES) int32: centroid of the lowest
+    labels,  # OUT (m) int32: centroid of the lowest score; of equal ones, the first
+    best,  # OUT (m): its score
+    second,  # OUT (m): lowest score of the other centroids
+):
+    """Find the lowest and the second lowest score of each row, whose scores stay in the first-level cache.
+
+    Four columns of the table are added at a time, since loading them takes longer than the additions.
+    """
+    k = table.shape[1]
+    sums, low, next_ = row[:k], lows[0], lows[1]
+    for i in range(labels.shape[0]):
+        row[:] = z2
+        m = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            t = indices[p]
+            if place[t] >= 0:
+                open_[m] = p
+                m += 1
+            else:
+                for q in range(starts[t], starts[t + 1]):
+                    row[ids[q]] += data[p] * listed[q]
+        for q in range(0, m - 3, 4):
+            a, b, c, d = open_[q], open_[q + 1], open_[q + 2], open_[q + 3]
+            u, v, w, x = data[a], data[b], data[c], data[d]
+            one, two, three, four = (
+                table[place[indices[a]]],
+                table[place[indices[b]]],
+                table[place[indices[c]]],
+                table[place[indices[d]]],
+            )
+            for j in range(k):
+                sums[j] += u * one[j] + v * two[j] + w * three[j] + x * four[j]
+        for q in range(m // 4 * 4, m):
+            v, column = data[open_[q]], table[place[indices[open_[q]]]]
+            for j in range(k):
+                sums[j] += v * column[j]
+        for e in range(LANES):
+            low[e], next_[e], where[e] = np.inf, np.inf, 0
+        for a in range(0, row.shape[0], LANES):
+            part = row[a : a + LANES]
+            for e in range(LANES):
+                x, y = part[e], low[e]
+                less = x < y
+                larger = y if less else x
+                low[e] = x if less else y
+                where[e] = a if less else where[e]
+                next_[e] = larger if larger < next_[e] else next_[e]
+        least, least_of_others, label = low[0], next_[0], where[0]
+        for e in range(1, LANES):
+            if low[e] < least or (low[e] == least and where[e] + e < label):
+                least_of_others = min(least_of_others, least)
+                least, label = low[e], where[e] + e
+            else:
+                least_of_others = min(least_of_others, low[e])
+            least_of_others = min(least_of_others, next_[e])
+        labels[i], best[i], second[i] = label, least, least_of_others
 
 
 @fast_kernel
@@ -41,6 +170,93 @@ def squared_norms(
         for p in range(indptr[i], indptr[i + 1]):
             total += np.float64(data[p]) * np.float64(data[p])
         out[i] = total
+
+
+@kernel
+def ordered_norms(
+    data,  # IN (nnz)
+    indptr,  # IN (m + 1)
+    out,  # OUT (m) float64
+):
+    """Compute |x|^2 of every row by the sum in which `products` computes x.x, so that equal rows have a distance of zero."""
+    for i in range(out.shape[0]):
+        total = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            total += np.float64(data[p]) * np.float64(data[p])
+        out[i] = total
+
+
+@kernel
+def table_of_rows(
+    data,  # IN (nnz)
+    indices,  # IN (nnz)
+    indptr,  # IN (m + 1): at most LANES rows
+    place,  # ADD (d) int32: row of `table` for each column; -1 for none
+    table,  # ADD (nnz, LANES) float64: zeros; the rows by column
+):
+    """Store a few rows by column."""
+    n = 0
+    for i in range(indptr.shape[0] - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            t = indices[p]
+            if place[t] < 0:
+                place[t] = n
+                n += 1
+            table[place[t], i] = np.float64(data[p])
+
+
+@kernel
+def products(
+    data,  # IN (nnz)
+    indices,  # IN (nnz)
+    indptr,  # IN (n + 1)
+    place,  # IN (d) int32: from `table_of_rows`
+    table,  # IN (columns, LANES) float64: from `table_of_rows`
+    hits,  # OUT (longest row + 1) int64: entries of a row in columns of the table
+    sums,  # OUT (LANES) float64: products of a row
+    out,  # OUT (n, m): dot products of these rows and the first m rows of the table
+):
+    """Compute dot products of rows, in float64, with a few others."""
+    for i in range(out.shape[0]):
+        sums[:] = 0
+        n = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            hits[n] = p
+            n += place[indices[p]] >= 0  # no branch, which would often be predicted wrongly
+        for q in range(n):
+            v, column = np.float64(data[hits[q]]), table[place[indices[hits[q]]]]
+            for e in range(LANES):
+                sums[e] += v * column[e]
+        for j in range(out.shape[1]):
+            out[i, j] = sums[j]
+
+
+@kernel
+def lower_distances(
+    data,  # IN (nnz)
+    indices,  # IN (nnz)
+    indptr,  # IN (n + 1)
+    place,  # IN (d) int32: from `table_of_rows`
+    table,  # IN (columns, LANES) float64: from `table_of_rows`
+    own,  # IN (m) float64: |c|^2 of the rows of the table
+    norms2,  # IN (n) float64: |x|^2
+    hits,  # OUT (longest row + 1) int64: entries of a row in columns of the table
+    sums,  # OUT (LANES) float64: products of a row
+    out,  # ADD (n) float64: squared distances to the nearest of all centroids
+):
+    """Lower squared distances to those to new centroids, the rows of a table."""
+    for i in range(out.shape[0]):
+        sums[:] = 0
+        n = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            hits[n] = p
+            n += place[indices[p]] >= 0  # no branch, which would often be predicted wrongly
+        for q in range(n):
+            v, column = np.float64(data[hits[q]]), table[place[indices[hits[q]]]]
+            for e in range(LANES):
+                sums[e] += v * column[e]
+        for j in range(own.shape[0]):
+            out[i] = min(out[i], max(norms2[i] + own[j] - 2 * sums[j], 0.0))
 
 
 @kernel
@@ -110,3 +326,39 @@ def add_rows(
         total = sums[ids[i]]
         for p in range(indptr[i], indptr[i + 1]):
             total[indices[p]] += data[p]
+
+
+@kernel
+def sum_rows(
+    data,  # IN (nnz)
+    indices,  # IN (nnz)
+    indptr,  # IN (m + 1)
+    rows,  # IN (r): rows to add up, one sum after another
+    factors,  # IN (r) float64: multiple of each row
+    ends,  # IN (t) int64: end of each sum in `rows`
+    total,  # ADD (d) float64: zeros; overwritten
+    last,  # ADD (d) int32: -1; overwritten by the last sum with an entry in a column
+    out_indices,  # OUT (all entries of these rows): columns of each sum, in order of appearance
+    out_data,  # OUT (the same) float64: its entries
+    out_indptr,  # OUT (t + 1) int64
+):
+    """Compute weighted sums of rows, each as a sparse row, and return the number of entries."""
+    n = q = 0
+    out_indptr[0] = 0
+    for s in range(ends.shape[0]):
+        first = n
+        while q < ends[s]:
+            i, factor = rows[q], factors[q]
+            q += 1
+            for p in range(indptr[i], indptr[i + 1]):
+                t = indices[p]
+                if last[t] != s:
+                    last[t] = s
+                    total[t] = 0.0
+                    out_indices[n] = t
+                    n += 1
+                total[t] += factor * np.float64(data[p])
+        for p in range(first, n):
+            out_data[p] = total[out_indices[p]]
+        out_indptr[s + 1] = n
+    return n

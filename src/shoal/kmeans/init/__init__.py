@@ -1,7 +1,7 @@
 """Initial centroids: k-means++, k-means||, AFK-MC2 and random rows, each in its own file.
 
 All methods but k-means|| work on a sample if there are many rows (see `sample`). Rows are drawn by exact distances; which of
-several candidates is best is estimated from some of the rows. Sparse rows are replaced by short dense sketches.
+several candidates is best is estimated from some of the rows. AFK-MC2 replaces wide sparse rows by short dense sketches.
 
 Every method takes a `Deadline`. If it would be late, it first considers one candidate per centroid instead of several, then
 draws all remaining centroids at once from the present probabilities, and omits swaps, steps and rounds. What is omitted is

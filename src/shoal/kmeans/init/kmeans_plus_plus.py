@@ -9,13 +9,13 @@ Learning (ICML).
 
 Differs from the paper: of 2 + log k candidates per centroid, the one that lowers the energy most is chosen (greedy k-means++,
 as in scikit-learn), and one pass over the rows may serve several centroids (see `_greedy`). A sample is used if there are many
-rows (see `sample`). Up to 256 centroids are then improved by local
+rows (see `sample`). Up to 256 centroids of dense rows are then improved by local
 search (see `local_search`). `plus_plus_refined` also runs steps of Lloyd's algorithm on the sample, as Bradley and Fayyad do.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,13 +23,16 @@ from ...data.cancellation import TimeUp, time_limit
 from ...data.frame import Frame
 from ...data.rows import Rows
 from ...data.sources import find_source
-from ...data.types import Array
+from ...data.types import Array, is_sparse
 from ...execution.deadline import NO_DEADLINE, Deadline, Pace
 from ...fit.partition import advance, initial_partition, label_all
 from ...fit.random_streams import draw, draw_at_once
 from ...kernels import dense, tiles
 from .local_search import RowDistances, row_distances, swap
 from .sample import Sample, draw_sample, n_weighted_rows, row_keys
+from .sparse_distances import SparseRowDistances, sparse_row_distances
+
+Distances = RowDistances | SparseRowDistances
 
 # Rows by which candidates are compared, at least, and per centroid.
 MIN_TRIAL_ROWS = 4096
@@ -39,6 +42,7 @@ MAX_LARGER_TRIAL, MAX_WORK_FOR_LARGER_TRIAL = (
     1 << 28,
 )  # rows, and rows x columns x centroids, up to which there are more
 MAX_GROWTH = 0.25  # new centroids per pass over the sample, relative to those there are: their draws do not know each other
+MAX_SPARSE_GROWTH = 0.5  # the same for sparse rows: few of them are near each other, and a pass costs more than a step's share
 
 # Local search. Each swap costs a pass over the sample.
 MAX_SWAPS = 200  # swaps to try; at most two per centroid
@@ -60,16 +64,15 @@ def plus_plus(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline =
 def _plus_plus(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline) -> tuple[Array, Sample]:
     sample = draw_sample(rows, k, rng, importance=True)
     chosen = choose(rows, sample.X, sample.weights, k, rng, deadline)
-    if rows.is_sparse:  # the sample may consist of sketches
-        return rows.take(sample.ids[chosen]), sample
-    return np.ascontiguousarray(sample.X[chosen]), sample
+    centers: Any = sample.X[chosen]
+    return np.ascontiguousarray(centers.toarray() if is_sparse(centers) else centers), sample
 
 
 def plus_plus_refined(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
     """Choose rows like `plus_plus`, then run steps of Lloyd's algorithm on the sample if it is small compared with all rows."""
     centers, sample = _plus_plus(rows, k, rng, deadline)
-    ratio = n_weighted_rows(rows) // len(sample.X)
-    if ratio < MIN_ROWS_PER_SAMPLE_ROW or len(sample.X) < MIN_SAMPLE_ROWS_PER_CENTER * k or rows.is_sparse or rows.frame.bits:
+    ratio = n_weighted_rows(rows) // len(sample.ids)
+    if ratio < MIN_ROWS_PER_SAMPLE_ROW or len(sample.ids) < MIN_SAMPLE_ROWS_PER_CENTER * k or rows.is_sparse or rows.frame.bits:
         return centers
     some = rows.sibling(find_source(sample.X), sample.weights, Frame(unit=rows.frame.unit))
     state, before = initial_partition(some, centers), np.inf
@@ -86,8 +89,10 @@ def plus_plus_refined(rows: Rows, k: int, rng: np.random.Generator, deadline: De
     return state.centers
 
 
-def choose(rows: Rows, X: Array, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
+def choose(rows: Rows, X: Any, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
     """Return the indices of k of the rows X, chosen by greedy k-means++ and local search with the executor of `rows`."""
+    if is_sparse(X):
+        return _greedy(sparse_row_distances(X, rows), weights, k, rng, deadline)
     distances = row_distances(X, rows)
     chosen = _greedy(distances, weights, k, rng, deadline)
     if k > MAX_CENTERS_TO_SWAP:
@@ -115,15 +120,17 @@ class Trial(NamedTuple):
         return cls(rows, weights[rows])
 
 
-def _greedy(distances: RowDistances, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline) -> Array:
+def _greedy(distances: Distances, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline) -> Array:
     """Choose k rows: of a few drawn by squared distance, the one that is estimated to lower the energy most.
 
     Once there are several centroids, a pass over all rows serves the next few of them. These are drawn by the distances before
     the pass, and compared by the distances to all centroids so far on the rows of a trial.
     """
     X, keys = distances.X, row_keys(distances.X)
-    trial = Trial.of(weights, trial_size(X.shape[1], k))
-    chosen, least = np.empty(k, np.int64), np.full(len(X), np.inf)
+    growth = MAX_SPARSE_GROWTH if is_sparse(X) else MAX_GROWTH
+    trial = Trial.of(weights, max(MIN_TRIAL_ROWS, TRIAL_ROWS_PER_CENTER * k) if is_sparse(X) else trial_size(X.shape[1], k))
+    compared = distances.take(trial.rows)
+    chosen, least = np.empty(k, np.int64), np.full(X.shape[0], np.inf)
     n_candidates, pace, j = 2 + int(np.log(k)), Pace(k, deadline), 0
     while j < k:
         if deadline.expired():
@@ -133,9 +140,9 @@ def _greedy(distances: RowDistances, weights: Array, k: int, rng: np.random.Gene
         late = pace.is_late(j)
         if late:
             deadline.skip("initial centroids were drawn without a choice between candidates")
-        size = min(max(int(MAX_GROWTH * j), 1), tiles.lanes(X.dtype), k - j)
+        size = min(max(int(growth * j), 1), tiles.lanes(X.dtype), k - j)
         tried = draw(rng, weights * least if j else weights, size * (1 if late or not j else n_candidates)).reshape(size, -1)
-        picked = _pick(distances, tried, trial, least[trial.rows]) if tried.shape[1] > 1 else tried[:, 0]
+        picked = _pick(distances, tried, compared, trial.weights, least[trial.rows]) if tried.shape[1] > 1 else tried[:, 0]
         picked = picked[np.sort(np.unique(keys[picked], return_index=True)[1])]  # equal rows only once
         distances.lower(picked, least)
         chosen[j : j + len(picked)] = picked
@@ -143,14 +150,14 @@ def _greedy(distances: RowDistances, weights: Array, k: int, rng: np.random.Gene
     return chosen
 
 
-def _pick(distances: RowDistances, tried: Array, trial: Trial, least: Array) -> Array:
+def _pick(distances: Distances, tried: Array, trial: Distances, weights: Array, least: Array) -> Array:
     """Return the best candidate of each row of `tried`, one after the other; `least` are the distances of the trial's rows."""
-    X, norms2 = distances.X, distances.norms2[trial.rows]
-    products = np.dot(X[tried.ravel()], X[trial.rows].T).reshape(*tried.shape, -1)
+    norms2 = trial.norms2
+    products = trial.products(distances.X[tried.ravel()]).reshape(*tried.shape, -1)
     saved, picked = np.empty(tried.shape[1]), np.empty(len(tried), np.int64)
     for b, ids in enumerate(tried):
         own = distances.norms2[ids]
-        dense.saved_energy(products[b], own, norms2, trial.weights, least, saved)
+        dense.saved_energy(products[b], own, norms2, weights, least, saved)
         best = int(saved.argmax())
         picked[b] = ids[best]
         least = np.minimum(least, own[best] + norms2 - 2.0 * products[b, best])

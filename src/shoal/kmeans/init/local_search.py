@@ -32,6 +32,15 @@ class RowDistances(NamedTuple):
     norms2: Array  # (n) float64: |x|^2
     slack: Array  # (n) float64: the row's part of the largest error of a score
 
+    def take(self, ids: Array) -> RowDistances:
+        """Return some of the rows."""
+        return self._replace(X=self.X[ids], norms2=self.norms2[ids], slack=self.slack[ids])
+
+    def products(self, C: Array) -> Array:
+        """Return the dot products of rows C with all rows: (len(C), n)."""
+        products: Array = np.dot(C, self.X.T)
+        return products
+
     def lower(self, ids: Array, least: Array) -> None:
         """Set `least` to its minimum with the squared distances to these rows, in place."""
         self._lower(ids, least[:, None])
