@@ -26,7 +26,7 @@ SCORES_AT_ONCE = 1 << 20  # entries of one score matrix, so that it stays in the
 # Entries of one score matrix of undecided rows. Fewer, since float64 distances of the same shape must stay in the cache too.
 UNDECIDED_SCORES_AT_ONCE = 1 << 17
 # Share of the centroids up to which those with an entry in a column are listed; a sum over all of them is vectorized instead.
-MAX_LISTED_SHARE = 1 / 16
+MAX_LISTED_SHARE, MAX_CENTERS_IN_TABLE = 1 / 16, 64  # the second: number of centroids up to which there are no lists
 ENTRIES_AT_ONCE = 1 << 20  # entries of dense centroids that are searched for zeros together
 # Multiplications per call of the fused kernel. A call cannot be interrupted; this many take about 50 ms.
 FUSED_MULTIPLICATIONS_PER_CALL = 1 << 28
@@ -47,8 +47,8 @@ class Centers(NamedTuple):
 class Columns(NamedTuple):
     """Centroids times -2, by column, for sparse rows. Most centroids of such rows are zero in most columns."""
 
-    place: Array  # (d) int32: row of `table` for each column; -1 if it is stored as a list
-    table: Array  # (columns, k): columns in which many centroids have an entry
+    place: Array  # (d) int32: row of `table` for each column; the last one if it is stored as a list
+    table: Array  # (columns + 1, k): columns in which many centroids have an entry; zeros
     starts: Array  # (d + 1) int64: start of the list of each of the other columns
     ids: Array  # (entries) int32: centroids of the lists
     listed: Array  # (entries): their entries
@@ -60,11 +60,12 @@ class Columns(NamedTuple):
         found = [_stored_entries(C[s]) for s in pieces(max(k, 1), max(1, ENTRIES_AT_ONCE // d))]
         indices, values, counts = (np.concatenate(parts) for parts in zip(*found, strict=True))
         lengths = np.bincount(indices, minlength=d)
-        in_table = lengths > MAX_LISTED_SHARE * k
-        place = np.where(in_table, np.cumsum(in_table, dtype=np.int32) - 1, np.int32(-1))
+        in_table = lengths > (MAX_LISTED_SHARE * k if k > MAX_CENTERS_IN_TABLE else 0)
+        n = int(np.count_nonzero(in_table))
+        place = np.where(in_table, np.cumsum(in_table, dtype=np.int32) - 1, np.int32(n))
         starts = np.zeros(d + 1, np.int64)
         np.cumsum(np.where(in_table, 0, lengths), out=starts[1:])
-        table = np.zeros((np.count_nonzero(in_table), k), C.dtype)
+        table = np.zeros((n + 1, k), C.dtype)
         ids, listed = np.empty(starts[-1], np.int32), np.empty(starts[-1], C.dtype)
         sparse_kernels.fill_columns(indices, values, counts, place, starts[:-1].copy(), table, ids, listed)
         return cls(place, table, starts, ids, listed)
@@ -275,18 +276,28 @@ class SparseBlock:
         if centers.in_double is not None and self.X.dtype == np.float32:
             return SparseBlock(self.X.astype(np.float64)).nearest(centers.in_double)
         X, n, k = self.X, len(self), len(centers.C)
+        if k == 1:
+            return np.zeros(n, np.int32)
         columns: Columns = centers.Z
         labels = np.empty(n, np.int32)
         best, second = np.empty((2, n), X.dtype)
         longest = int(np.diff(X.indptr).max(initial=0))
         error = rounding(X.dtype, longest)  # only the entries of a row are added up
-        z2 = np.full(-(-k // sparse_kernels.LANES) * sparse_kernels.LANES, np.inf, X.dtype)
-        z2[:k] = centers.norms2 * (1 - error)
-        lows, where = np.empty((2, sparse_kernels.LANES), X.dtype), np.empty(sparse_kernels.LANES, np.int32)
-        space = np.empty(longest, np.int64), np.empty_like(z2), lows, where
+        z2, row = (centers.norms2 * (1 - error)).astype(X.dtype), np.empty(k, X.dtype)
+        integer = np.dtype(f"i{X.dtype.itemsize}")
         for s in pieces(n, max(64, SCORES_AT_ONCE // k)):
             part = X.data, X.indices, X.indptr[s.start : s.stop + 1]
-            sparse_kernels.two_best(*part, *columns, z2, *space, labels[s], best[s], second[s])
+            sparse_kernels.two_best(
+                *part,
+                *columns,
+                z2,
+                row,
+                row.view(integer),
+                integer.type(np.iinfo(integer).max),
+                labels[s],
+                best[s].view(integer),
+                second[s].view(integer),
+            )
         margin = 2 * error * (self.squared_norms() + centers.norms2[labels])
         _label_undecided(self, np.flatnonzero(~(second - best > margin)), best + margin, centers, labels)
         return labels

@@ -144,8 +144,8 @@ def label(rows: Rows, state: Partition, assign: Assign) -> Partition:
 
 
 def label_and_cost(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, float | None]:
-    """Label the rows; also compute the energy of rows of a file, which is then read only once."""
-    if not rows.source.is_file:
+    """Label the rows; also compute the energy of rows of a file, which is then read only once, and of sparse ones."""
+    if not rows.source.is_file and (not rows.is_sparse or state.bounds is not None):
         return label(rows, state, assign), None
     shares = rows.map_blocks(_cost_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels))
     return state._replace(bounds=None), sum(shares)

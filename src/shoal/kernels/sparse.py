@@ -4,7 +4,7 @@ import numpy as np
 
 from . import fast_kernel, kernel
 
-LANES = 16  # scores that are compared at a time
+LANES = 16  # rows that others are compared with at a time
 
 MIN_REMAINDER = 1e-6  # part of |c|^2 below which |c|^2 - covered has lost so many digits that the difference is summed directly
 
@@ -34,19 +34,19 @@ def fill_columns(
     indices,  # IN (nnz) int32: columns of the entries of all centroids, one centroid after another
     values,  # IN (nnz)
     counts,  # IN (k) int64: number of entries of each centroid
-    place,  # IN (d) int32: row of `table` for each column; -1 if it is stored as a list
+    place,  # IN (d) int32: row of `table` for each column; the last one if it is stored as a list
     starts,  # ADD (d) int64: next position of each column in the lists
-    table,  # ADD (columns, k): entries times -2 of the columns of many centroids
+    table,  # ADD (columns + 1, k): entries times -2 of the columns of many centroids; the last row is left as it is
     ids,  # OUT (entries) int32: centroids of the other entries, column by column
     listed,  # OUT (entries): these entries times -2
 ):
     """Store centroids by column."""
-    p = 0
+    p, nothing = 0, table.shape[0] - 1
     for j in range(counts.shape[0]):
         for _ in range(counts[j]):
             t, value = indices[p], -2 * values[p]
             p += 1
-            if place[t] >= 0:
+            if place[t] < nothing:
                 table[place[t], j] = value
             else:
                 ids[starts[t]] = j
@@ -59,8 +59,8 @@ def scores(
     data,  # IN (nnz)
     indices,  # IN (nnz)
     indptr,  # IN (m + 1)
-    place,  # IN (d) int32: row of `table` for each column; -1 if it is stored as a list
-    table,  # IN (columns, k): centroids times -2 in the columns in which many of them have an entry
+    place,  # IN (d) int32: row of `table` for each column; the last one if it is stored as a list
+    table,  # IN (columns + 1, k): centroids times -2 in the columns in which many of them have an entry; zeros
     starts,  # IN (d + 1) int64: lists of the other columns
     ids,  # IN (entries) int32: their centroids
     listed,  # IN (entries): their entries, times -2
@@ -75,14 +75,12 @@ def scores(
         row[:] = z2[first:last]
         for p in range(indptr[i], indptr[i + 1]):
             v, t = data[p], indices[p]
-            if place[t] >= 0:
-                column = table[place[t], first:last]
-                for j in range(row.shape[0]):
-                    row[j] += v * column[j]
-            else:
-                for q in range(starts[t], starts[t + 1]):
-                    if first <= ids[q] < last:
-                        row[ids[q] - first] += v * listed[q]
+            column = table[place[t], first:last]
+            for j in range(row.shape[0]):
+                row[j] += v * column[j]
+            for q in range(starts[t], starts[t + 1]):
+                if first <= ids[q] < last:
+                    row[ids[q] - first] += v * listed[q]
 
 
 @fast_kernel
@@ -90,72 +88,58 @@ def two_best(
     data,  # IN (nnz)
     indices,  # IN (nnz)
     indptr,  # IN (m + 1)
-    place,  # IN (d) int32: row of `table` for each column; -1 if it is stored as a list
-    table,  # IN (columns, k): centroids times -2 in the columns in which many of them have an entry
+    place,  # IN (d) int32: row of `table` for each column; the last one if it is stored as a list
+    table,  # IN (columns + 1, k): centroids times -2 in the columns in which many of them have an entry; zeros
     starts,  # IN (d + 1) int64: lists of the other columns
     ids,  # IN (entries) int32: their centroids
     listed,  # IN (entries): their entries, times -2
-    z2,  # IN (K): |c|^2, filled up with infinity to a multiple of LANES
-    open_,  # OUT (longest row) int64: entries of a row that are in the table
-    row,  # OUT (K): scores of a row
-    lows,  # OUT (2, LANES): lowest scores of each lane
-    where,  # OUT (LANES) int32: centroid of the lowest
+    z2,  # IN (k): |c|^2
+    row,  # OUT (k): scores of a row
+    bits,  # OUT (k): the memory of `row` as integers
+    largest,  # IN largest of these integers
     labels,  # OUT (m) int32: centroid of the lowest score; of equal ones, the first
-    best,  # OUT (m): its score
-    second,  # OUT (m): lowest score of the other centroids
+    best,  # OUT (m): its score, as an integer
+    second,  # OUT (m): lowest score of the other centroids, as an integer; a NaN if there are none
 ):
     """Find the lowest and the second lowest score of each row, whose scores stay in the first-level cache.
 
-    Four columns of the table are added at a time, since loading them takes longer than the additions.
+    Four columns of the table are added at a time, since loading them takes longer than the additions. The minima are those of
+    integers in the order of the scores, because minima of numbers that may be NaN are not vectorized.
     """
-    k = table.shape[1]
-    sums, low, next_ = row[:k], lows[0], lows[1]
+    k, nothing, shift = table.shape[1], table.shape[0] - 1, 8 * row.itemsize - 1
     for i in range(labels.shape[0]):
         row[:] = z2
-        m = 0
-        for p in range(indptr[i], indptr[i + 1]):
-            t = indices[p]
-            if place[t] >= 0:
-                open_[m] = p
-                m += 1
-            else:
-                for q in range(starts[t], starts[t + 1]):
-                    row[ids[q]] += data[p] * listed[q]
-        for q in range(0, m - 3, 4):
-            a, b, c, d = open_[q], open_[q + 1], open_[q + 2], open_[q + 3]
-            u, v, w, x = data[a], data[b], data[c], data[d]
-            one, two, three, four = (
-                table[place[indices[a]]],
-                table[place[indices[b]]],
-                table[place[indices[c]]],
-                table[place[indices[d]]],
-            )
+        start, stop = indptr[i], indptr[i + 1]
+        fours = start + (stop - start) // 4 * 4
+        for p in range(start, fours, 4):
+            u, v, w, x = data[p], data[p + 1], data[p + 2], data[p + 3]
+            one, two = table[place[indices[p]]], table[place[indices[p + 1]]]
+            three, four = table[place[indices[p + 2]]], table[place[indices[p + 3]]]
             for j in range(k):
-                sums[j] += u * one[j] + v * two[j] + w * three[j] + x * four[j]
-        for q in range(m // 4 * 4, m):
-            v, column = data[open_[q]], table[place[indices[open_[q]]]]
+                row[j] += u * one[j] + v * two[j] + w * three[j] + x * four[j]
+        for p in range(fours, stop):
+            v, column = data[p], table[place[indices[p]]]
             for j in range(k):
-                sums[j] += v * column[j]
-        for e in range(LANES):
-            low[e], next_[e], where[e] = np.inf, np.inf, 0
-        for a in range(0, row.shape[0], LANES):
-            part = row[a : a + LANES]
-            for e in range(LANES):
-                x, y = part[e], low[e]
-                less = x < y
-                larger = y if less else x
-                low[e] = x if less else y
-                where[e] = a if less else where[e]
-                next_[e] = larger if larger < next_[e] else next_[e]
-        least, least_of_others, label = low[0], next_[0], where[0]
-        for e in range(1, LANES):
-            if low[e] < least or (low[e] == least and where[e] + e < label):
-                least_of_others = min(least_of_others, least)
-                least, label = low[e], where[e] + e
-            else:
-                least_of_others = min(least_of_others, low[e])
-            least_of_others = min(least_of_others, next_[e])
-        labels[i], best[i], second[i] = label, least, least_of_others
+                row[j] += v * column[j]
+        if ids.shape[0]:
+            for p in range(start, stop):
+                t = indices[p]
+                if place[t] == nothing:
+                    for q in range(starts[t], starts[t + 1]):
+                        row[ids[q]] += data[p] * listed[q]
+        low = high = largest
+        for j in range(k):
+            bits[j] ^= (bits[j] >> shift) & largest
+            low = min(low, bits[j])
+        label = 0
+        while bits[label] != low:
+            label += 1
+        bits[label] = largest
+        for j in range(k):
+            high = min(high, bits[j])
+        labels[i] = label
+        best[i] = low ^ ((low >> shift) & largest)
+        second[i] = high ^ ((high >> shift) & largest)
 
 
 @fast_kernel
