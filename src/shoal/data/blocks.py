@@ -82,7 +82,7 @@ class SumDeltas(NamedTuple):
     """Changes of the cluster sums caused by the rows that changed cluster. Applied by `add_to`."""
 
     ids: Array  # (t) clusters touched
-    sums: Any  # (t, d) float64, or a list of (clusters, CSR matrix) for sparse rows: sums of w x
+    sums: Any  # (t, d) float64, or for sparse rows a list of CSR parts and their clusters: sums of w x
     weight_sums: Array  # (t) float64
     squares: Array  # (t) float64: sums of w |x|^2
     counts: Array  # (t) int64: numbers of rows of positive weight
@@ -115,8 +115,8 @@ class SumDeltas(NamedTuple):
     def add_to(self, sums: Array, weight_sums: Array, squares: Array, counts: Array) -> None:
         """Add the changes to the sums of all clusters, in place."""
         if isinstance(self.sums, list):
-            for ids, part in self.sums:
-                sparse_kernels.add_rows(part.data, part.indices, part.indptr, ids, sums)
+            for data, indices, indptr, ids in self.sums:
+                sparse_kernels.add_rows(data, indices, indptr, ids, sums)
         elif len(self.ids) == len(sums):
             sums += self.sums
         else:
@@ -330,17 +330,17 @@ class SparseBlock:
         counts = np.bincount(slots, sign * (weights[rows] > 0), len(ids)).astype(np.int64)
         order = np.argsort(slots, kind="stable")
         ends = np.cumsum(np.bincount(slots, minlength=len(ids)))
-        sums = [(ids, self._sum_rows(rows[order], factors[order], ends))] if len(ids) else []
+        sums = [(*self._sum_rows(rows[order], factors[order], ends), ids)] if len(ids) else []
         return SumDeltas(ids, sums, weight_sums, squares, counts, moved)
 
-    def _sum_rows(self, rows: Array, factors: Array, ends: Array) -> Any:
-        """Return sums of multiples of rows, each of a range of `rows`, as a CSR matrix whose columns are not sorted."""
+    def _sum_rows(self, rows: Array, factors: Array, ends: Array) -> tuple[Array, Array, Array]:
+        """Return sums of multiples of rows, each of a range of `rows`: data, indices (not sorted) and indptr of CSR."""
         X, d = self.X, self.X.shape[1]
         size = int((X.indptr[rows + 1] - X.indptr[rows]).sum())
         indices, data, indptr = np.empty(size, X.indices.dtype), np.empty(size), np.empty(len(ends) + 1, np.int64)
         space = np.zeros(d), np.full(d, -1, np.int32)
         n = sparse_kernels.sum_rows(X.data, X.indices, X.indptr, rows, factors, ends, *space, indices, data, indptr)
-        return sparse.csr_array((data[:n], indices[:n], indptr), shape=(len(ends), d), copy=False)
+        return data[:n], indices[:n], indptr
 
 
 Block = DenseBlock | SparseBlock

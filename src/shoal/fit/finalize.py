@@ -27,6 +27,8 @@ def published_centers(rows: Rows, centers: Array) -> Array:
 
 def round_as_published(rows: Rows, state: Partition) -> Partition:
     """Return the partition with centroids rounded to the values that the user will see."""
+    if rows.frame.is_identity:
+        return state
     return state._replace(centers=rows.frame.into(published_centers(rows, state.centers), rows.dtype))
 
 

@@ -207,7 +207,7 @@ def move(rows: Rows, C: Array, sums: Array, weight_sums: Array, squares: Array, 
 
     An empty cluster keeps its centroid.
     """
-    out, (dots, norms2, moves2), filled = np.empty_like(C), np.empty((3, len(C))), counts > 0
+    out, (dots, norms2, moves2), filled = rows.pool.empty_like(C), np.empty((3, len(C))), counts > 0
     arrays, unit = (C, sums, weight_sums, filled, out, dots, norms2, moves2), rows.frame.unit
     if C.size < MIN_ENTRIES_FOR_THREADS or rows.is_distributed:
         _move_block(None, *arrays, unit)

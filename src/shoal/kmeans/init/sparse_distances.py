@@ -14,7 +14,8 @@ from ...data.sources import find_source
 from ...data.types import Array
 from ...kernels import sparse
 
-MIN_BLOCKS, MIN_BLOCK_ROWS = 8, 1024  # blocks of the rows, so that all threads have work, unless they would be small
+BLOCKS_PER_THREAD, MIN_BLOCK_ROWS = 2, 1024  # blocks of the rows, so that all threads have work, unless they would be small
+MAX_BLOCK_ENTRIES = 1 << 22  # in a block, which a call cannot leave early: some milliseconds
 
 
 class SparseRowDistances(NamedTuple):
@@ -60,9 +61,9 @@ def sparse_row_distances(X: Any, rows: Rows) -> SparseRowDistances:
     n, d = X.shape
     norms2 = np.empty(n)
     sparse.ordered_norms(X.data, X.indptr, norms2)
-    some = rows.sibling(find_source(X))
-    block_rows = min(some.block_rows, max(-(-n // MIN_BLOCKS), MIN_BLOCK_ROWS))
-    return SparseRowDistances(X, some.with_block_rows(block_rows), norms2, np.full(d, -1, np.int32))
+    n_blocks = max(BLOCKS_PER_THREAD * rows.n_threads, X.nnz // MAX_BLOCK_ENTRIES)
+    some = rows.sibling(find_source(X)).with_block_rows(max(-(-n // n_blocks), MIN_BLOCK_ROWS))
+    return SparseRowDistances(X, some, norms2, np.full(d, -1, np.int32))
 
 
 def _lower_block(block: SparseBlock, norms2: Array, least: Array, place: Array, table: Array, own: Array) -> None:
