@@ -279,27 +279,13 @@ class SparseBlock:
         if k == 1:
             return np.zeros(n, np.int32)
         columns: Columns = centers.Z
-        labels = np.empty(n, np.int32)
-        best, second = np.empty((2, n), X.dtype)
-        longest = int(np.diff(X.indptr).max(initial=0))
-        error = rounding(X.dtype, longest)  # only the entries of a row are added up
-        z2, row = (centers.norms2 * (1 - error)).astype(X.dtype), np.empty(k, X.dtype)
-        integer = np.dtype(f"i{X.dtype.itemsize}")
+        error = rounding(X.dtype, int(np.diff(X.indptr).max(initial=0)))  # only the entries of a row are added up
+        labels, row, z2 = np.empty(n, np.int32), np.empty(k, X.dtype), (centers.norms2 * (1 - error)).astype(X.dtype)
+        integers = row.view(f"i{row.itemsize}")
+        exact = centers.C, centers.norms2, error, row, integers, integers.dtype.type(np.iinfo(integers.dtype).max)
         for s in pieces(n, max(64, SCORES_AT_ONCE // k)):
             part = X.data, X.indices, X.indptr[s.start : s.stop + 1]
-            sparse_kernels.two_best(
-                *part,
-                *columns,
-                z2,
-                row,
-                row.view(integer),
-                integer.type(np.iinfo(integer).max),
-                labels[s],
-                best[s].view(integer),
-                second[s].view(integer),
-            )
-        margin = 2 * error * (self.squared_norms() + centers.norms2[labels])
-        _label_undecided(self, np.flatnonzero(~(second - best > margin)), best + margin, centers, labels)
+            sparse_kernels.label_rows(*part, *columns, z2, *exact, labels[s])
         return labels
 
     def scores(self, centers: Centers, columns: slice) -> Array:
@@ -316,9 +302,12 @@ class SparseBlock:
         return out
 
     def moves(self, weights: Array, old: Array, new: Array, k: int, recompute: bool) -> SumDeltas:
-        moved = int(np.count_nonzero(old != new))
-        old = np.full_like(old, -1) if recompute else old
         joining = np.flatnonzero(old != new)
+        moved = len(joining)
+        if recompute:
+            old, joining = np.full_like(old, -1), np.arange(len(new))
+        if not len(joining):
+            return SumDeltas(joining, [], np.empty(0), np.empty(0), joining, 0)
         leaving = joining[old[joining] >= 0]
         clusters = np.concatenate([new[joining], old[leaving]])
         rows = np.concatenate([joining, leaving])
@@ -326,11 +315,13 @@ class SparseBlock:
         ids, slots = np.unique(clusters, return_inverse=True)
         factors = sign * weights[rows]
         weight_sums = np.bincount(slots, factors, len(ids))
-        squares = np.bincount(slots, factors * self.squared_norms()[rows], len(ids))
+        norms2 = np.empty(len(rows))
+        sparse_kernels.some_squared_norms(self.X.data, self.X.indptr, rows, norms2)
+        squares = np.bincount(slots, factors * norms2, len(ids))
         counts = np.bincount(slots, sign * (weights[rows] > 0), len(ids)).astype(np.int64)
         order = np.argsort(slots, kind="stable")
         ends = np.cumsum(np.bincount(slots, minlength=len(ids)))
-        sums = [(*self._sum_rows(rows[order], factors[order], ends), ids)] if len(ids) else []
+        sums = [(*self._sum_rows(rows[order], factors[order], ends), ids)]
         return SumDeltas(ids, sums, weight_sums, squares, counts, moved)
 
     def _sum_rows(self, rows: Array, factors: Array, ends: Array) -> tuple[Array, Array, Array]:

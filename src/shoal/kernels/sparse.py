@@ -83,8 +83,28 @@ def scores(
                     row[ids[q] - first] += v * listed[q]
 
 
+@kernel
+def _distance2(data, indices, first, last, C, j, c2):
+    """Return (x - c)^2 in float64 for the row with the entries first .. last - 1 and the centroid j."""
+    total = covered = 0.0
+    for p in range(first, last):
+        c = np.float64(C[j, indices[p]])
+        e = np.float64(data[p]) - c
+        total += e * e
+        covered += c * c
+    rest = c2[j] - covered
+    if rest < MIN_REMAINDER * covered:
+        rest, p = 0.0, first
+        for t in range(C.shape[1]):
+            if p < last and indices[p] == t:
+                p += 1
+            else:
+                rest += np.float64(C[j, t]) * np.float64(C[j, t])
+    return total + rest
+
+
 @fast_kernel
-def two_best(
+def label_rows(
     data,  # IN (nnz)
     indices,  # IN (nnz)
     indptr,  # IN (m + 1)
@@ -93,16 +113,18 @@ def two_best(
     starts,  # IN (d + 1) int64: lists of the other columns
     ids,  # IN (entries) int32: their centroids
     listed,  # IN (entries): their entries, times -2
-    z2,  # IN (k): |c|^2
+    z2,  # IN (k): |c|^2, less the centroid's part of a score's rounding error
+    C,  # IN (k, d): centroids
+    c2,  # IN (k) float64: |c|^2
+    error,  # IN rounding error of a score, relative to |x|^2 + |c|^2
     row,  # OUT (k): scores of a row
     bits,  # OUT (k): the memory of `row` as integers
     largest,  # IN largest of these integers
-    labels,  # OUT (m) int32: centroid of the lowest score; of equal ones, the first
-    best,  # OUT (m): its score, as an integer
-    second,  # OUT (m): lowest score of the other centroids, as an integer; a NaN if there are none
+    labels,  # OUT (m) int32: nearest centroid; of equally near ones, the first
 ):
-    """Find the lowest and the second lowest score of each row, whose scores stay in the first-level cache.
+    """Find the nearest of at least two centroids by scores, which stay in the first-level cache.
 
+    Where the two lowest scores are too close, all centroids whose scores are that close are compared by exact distances.
     Four columns of the table are added at a time, since loading them takes longer than the additions. The minima are those of
     integers in the order of the scores, because minima of numbers that may be NaN are not vectorized.
     """
@@ -137,9 +159,38 @@ def two_best(
         bits[label] = largest
         for j in range(k):
             high = min(high, bits[j])
+            bits[j] ^= (bits[j] >> shift) & largest  # the scores again
+        bits[label] = high ^ ((high >> shift) & largest)
+        second = row[label]
+        bits[label] = low ^ ((low >> shift) & largest)
+        norm2 = 0.0
+        for p in range(start, stop):
+            norm2 += np.float64(data[p]) * np.float64(data[p])
+        limit = row[label] + 2 * error * (norm2 + c2[label])
+        if not second > limit:
+            least = _distance2(data, indices, start, stop, C, label, c2)
+            row[label] = np.inf
+            for j in range(k):
+                if row[j] <= limit:
+                    distance = _distance2(data, indices, start, stop, C, j, c2)
+                    if distance < least or (distance == least and j < label):
+                        least, label = distance, j
         labels[i] = label
-        best[i] = low ^ ((low >> shift) & largest)
-        second[i] = high ^ ((high >> shift) & largest)
+
+
+@fast_kernel
+def some_squared_norms(
+    data,  # IN (nnz)
+    indptr,  # IN (m + 1)
+    rows,  # IN (r)
+    out,  # OUT (r) float64
+):
+    """Compute |x|^2 of some rows."""
+    for q in range(rows.shape[0]):
+        total = 0.0
+        for p in range(indptr[rows[q]], indptr[rows[q] + 1]):
+            total += np.float64(data[p]) * np.float64(data[p])
+        out[q] = total
 
 
 @fast_kernel
@@ -256,23 +307,7 @@ def pair_distances(
 ):
     """Compute (x - c)^2 of pairs in float64: over the stored columns of x, plus |c|^2 of the other columns."""
     for q in range(rows.shape[0]):
-        i, j = rows[q], centers[q]
-        total = covered = 0.0
-        for p in range(indptr[i], indptr[i + 1]):
-            c = np.float64(C[j, indices[p]])
-            e = np.float64(data[p]) - c
-            total += e * e
-            covered += c * c
-        rest = c2[j] - covered
-        if rest < MIN_REMAINDER * covered:
-            rest = 0.0
-            p, last = indptr[i], indptr[i + 1]
-            for t in range(C.shape[1]):
-                if p < last and indices[p] == t:
-                    p += 1
-                else:
-                    rest += np.float64(C[j, t]) * np.float64(C[j, t])
-        out[q] = total + rest
+        out[q] = _distance2(data, indices, indptr[rows[q]], indptr[rows[q] + 1], C, centers[q], c2)
 
 
 @kernel
