@@ -4,6 +4,7 @@ import numpy as np
 
 from . import fast_kernel, kernel
 
+MIN_SCORES_AS_INTEGERS = 32  # scores of a row from which on vectorized minima of integers pay
 LANES = 16  # rows that others are compared with at a time
 
 MIN_REMAINDER = 1e-6  # part of |c|^2 below which |c|^2 - covered has lost so many digits that the difference is summed directly
@@ -125,10 +126,11 @@ def label_rows(
     """Find the nearest of at least two centroids by scores, which stay in the first-level cache.
 
     Where the two lowest scores are too close, all centroids whose scores are that close are compared by exact distances.
-    Four columns of the table are added at a time, since loading them takes longer than the additions. The minima are those of
-    integers in the order of the scores, because minima of numbers that may be NaN are not vectorized.
+    Four columns of the table are added at a time, since loading them takes longer than the additions. Minima of many scores are
+    those of integers in the same order, because minima of numbers that may be NaN are not vectorized.
     """
     k, nothing, shift = table.shape[1], table.shape[0] - 1, 8 * row.itemsize - 1
+    infinity = z2.dtype.type(np.inf)
     for i in range(labels.shape[0]):
         row[:] = z2
         start, stop = indptr[i], indptr[i + 1]
@@ -149,20 +151,30 @@ def label_rows(
                 if place[t] == nothing:
                     for q in range(starts[t], starts[t + 1]):
                         row[ids[q]] += data[p] * listed[q]
-        low = high = largest
-        for j in range(k):
-            bits[j] ^= (bits[j] >> shift) & largest
-            low = min(low, bits[j])
         label = 0
-        while bits[label] != low:
-            label += 1
-        bits[label] = largest
-        for j in range(k):
-            high = min(high, bits[j])
-            bits[j] ^= (bits[j] >> shift) & largest  # the scores again
-        bits[label] = high ^ ((high >> shift) & largest)
-        second = row[label]
-        bits[label] = low ^ ((low >> shift) & largest)
+        if k < MIN_SCORES_AS_INTEGERS:
+            best, second = row[0], infinity
+            for j in range(1, k):  # no branches, which would often be predicted wrongly
+                v = row[j]
+                is_lower = v < best
+                larger = best if is_lower else v
+                second = larger if larger < second else second
+                label = j if is_lower else label
+                best = v if is_lower else best
+        else:
+            low = high = largest
+            for j in range(k):
+                bits[j] ^= (bits[j] >> shift) & largest
+                low = min(low, bits[j])
+            while bits[label] != low:
+                label += 1
+            bits[label] = largest
+            for j in range(k):
+                high = min(high, bits[j])
+                bits[j] ^= (bits[j] >> shift) & largest  # the scores again
+            bits[label] = high ^ ((high >> shift) & largest)
+            second = row[label]
+            bits[label] = low ^ ((low >> shift) & largest)
         norm2 = 0.0
         for p in range(start, stop):
             norm2 += np.float64(data[p]) * np.float64(data[p])
