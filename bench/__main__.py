@@ -9,6 +9,7 @@ from pathlib import Path
 
 from . import pages
 from .bigfile import bigfile
+from .calibration import calibration
 from .compressed import accuracy, codes_memory, compress, popcount
 from .faults import faults
 from .map import speed_map
@@ -31,6 +32,7 @@ DEFAULT: dict[str, Suite] = {suite.__name__: suite for suite in _ALL}
 SUITES: dict[str, Suite] = {
     **DEFAULT,
     "map": speed_map,
+    "calibration": calibration,
     "algorithms": algorithms,
     "many_rows": many_rows,
     "nmi": nmi,

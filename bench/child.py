@@ -46,10 +46,10 @@ def _warm(library: str, X: Any, k: int) -> None:
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
     gc.collect()
-    begun, cpu = time.monotonic(), time.process_time()
+    started, cpu = time.monotonic(), time.process_time()
     out = work()
     ended = time.monotonic()
-    return out, {"wall": ended - begun, "cpu": time.process_time() - cpu, "begun": begun, "ended": ended}
+    return out, {"wall": ended - started, "cpu": time.process_time() - cpu, "started": started, "ended": ended}
 
 
 def fit(task: dict[str, Any]) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def labels(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def memory(task: dict[str, Any]) -> dict[str, Any]:
-    """Fit memory-mapped rows. The parent samples the memory between `begun` and `ended`."""
+    """Fit memory-mapped rows. The parent samples the memory between `started` and `ended`."""
     X, C0 = np.load(task["rows"], mmap_mode="r"), np.load(task["start"])
     _warm(task["library"], X, len(C0))  # Numba compiles separate code for read-only rows
     gc.collect()

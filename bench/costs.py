@@ -150,10 +150,10 @@ def _flops(d: int, k: int) -> float:
     X, C = (rng.standard_normal((m, d), np.float32) for m in (n, k))
     with on_threads(Rows.of(find_source(X))) as rows:
         labels, centers = np.full(n, -1, np.int32), rows.prepare(C)
-        begun = time.process_time()
+        started = time.process_time()
         for _ in rows.map_blocks(label_block, centers, True, per_row=(labels, labels.copy(), rows.weights)):
             pass
-        return 2 * n * k * d / (time.process_time() - begun)
+        return 2 * n * k * d / (time.process_time() - started)
 
 
 def _time_with_memory_release(lab: Lab) -> float:
@@ -167,9 +167,9 @@ def _time_with_memory_release(lab: Lab) -> float:
             client.run(before)
             rows = held(client, X, 8)
             for steps in (1, 6):
-                begun = spent(client)[1]
+                started = spent(client)[1]
                 shoal.KMeans(k, init=X[:k], algorithm="lloyd", max_iter=steps, tol=0).fit(rows)
-            took.append(spent(client)[1] - begun)
+            took.append(spent(client)[1] - started)
     return float(took[0] / took[1])
 
 

@@ -45,6 +45,6 @@ def held(client: Any, X: Any, chunks: int) -> Any:
 
 
 def timed(fit: Callable[[], Any]) -> tuple[float, Any]:
-    begun = time.perf_counter()
+    started = time.perf_counter()
     model = fit()
-    return time.perf_counter() - begun, model
+    return time.perf_counter() - started, model

@@ -64,9 +64,9 @@ def _cluster(X: Any, k: int, seed: int, steps: int, start: Array | None, quality
 def _kmeans(X: Any, k: int, seed: int, steps: int, start: Array | None) -> Fit:
     from shoal import KMeans
 
-    begun = time.perf_counter()
+    started = time.perf_counter()
     model = KMeans(k, random_state=seed, max_iter=steps, n_threads=cpu_count()).fit(X)
-    before = time.perf_counter() - begun - model.history_[-1]["seconds"]
+    before = time.perf_counter() - started - model.history_[-1]["seconds"]
     curve = [(before + step["seconds"], step["energy"]) for step in model.history_]
     return Fit(model.cluster_centers_, model.n_iter_, curve)
 

@@ -16,9 +16,9 @@ def _shortest(work: Callable[[], object]) -> float:
     """Return the seconds of the fastest run."""
     seconds = []
     for _ in range(REPEATS):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         work()
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.perf_counter() - started)
     return min(seconds)
 
 

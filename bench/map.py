@@ -26,7 +26,7 @@ MEASURE = (
     "settings of a peer are numbers of steps a factor of sqrt(2) apart, of which those are fitted that bisection asks for. "
     "Algorithms run from the same start to tol=1e-4. Medians over seeds."
 )
-MAX_PROBLEM_SECONDS = 45.0  # a further seed is begun only if it is expected to end within this time
+MAX_PROBLEM_SECONDS = 45.0  # a further seed is started only if it is expected to end within this time
 MAX_REPEATED_SECONDS = 5.0  # the fits that are compared are made twice if they are shorter; ours before and after the peers'
 ALGORITHM_PATIENCE = 1.1  # multiple of the fastest algorithm's time after which another one is stopped
 LLOYD_PATIENCE = 5.0  # the same for plain Lloyd, whose time is reported
@@ -170,10 +170,10 @@ def speed_map(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
     done: list[Entry] = []
     for name, X, k, n in _loaded(lab, only):
         lab.say(name)
-        field, races, begun = Field(lab, name, X, k), list[Race](), time.monotonic()
+        field, races, started = Field(lab, name, X, k), list[Race](), time.monotonic()
         try:
             for seed in range(lab.repeats):
-                if races and (seed + 1) / seed * (time.monotonic() - begun) > MAX_PROBLEM_SECONDS:
+                if races and (seed + 1) / seed * (time.monotonic() - started) > MAX_PROBLEM_SECONDS:
                     break
                 race = field.race(seed)
                 if race is None:
@@ -186,7 +186,7 @@ def speed_map(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
         drawn = f" (drawn from {n:,})" if X.shape[0] < n else ""
         shape = f"{X.shape[0]:,} x {X.shape[1]}{drawn}"
         entry = entry_of(lab, name, MEASURE, rows_of(races), figures_of(races))
-        lab.say(f"  {time.monotonic() - begun:.0f} s")
+        lab.say(f"  {time.monotonic() - started:.0f} s")
         done.append({**entry, "shape": shape, "k": k, "seeds": len(races)})
         yield done[-1]
     lab.dismiss()

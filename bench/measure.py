@@ -133,8 +133,8 @@ class Watch:
         self.over.set()
         self.thread.join()
 
-    def peak(self, begun: float, ended: float) -> int:
-        return max((size for at, size in self.samples if begun <= at <= ended), default=0)
+    def peak(self, started: float, ended: float) -> int:
+        return max((size for at, size in self.samples if started <= at <= ended), default=0)
 
 
 class Lab:
@@ -218,7 +218,7 @@ class Lab:
                 with Watch(worker.process.pid) as seen:
                     answer = worker.ask(task)
                 if "error" not in answer:
-                    answer["most"] = seen.peak(answer["begun"], answer["ended"])
+                    answer["most"] = seen.peak(answer["started"], answer["ended"])
         finally:
             if not self.quick:
                 worker.close()

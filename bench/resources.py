@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,11 @@ MB = 1e6
 FIRST_FIT = """
 import numpy
 from {package} import KMeans
-KMeans(8, n_init=1, random_state=0).fit(numpy.random.default_rng(0).random((1000, 16), dtype=numpy.float32))
+model = KMeans(8, n_init=1, random_state=0).fit(numpy.random.default_rng(0).random((1000, 16), dtype=numpy.float32))
+"""
+PREDICT = """
+import numpy, shoal
+shoal.load({model!r}).predict(numpy.random.default_rng(0).random((1000, 16), dtype=numpy.float32))
 """
 
 
@@ -61,30 +66,51 @@ def memory(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
     yield entry_of(lab, "memory-map", measure, table, figures)
 
 
-def _first_fit(package: str, cache: str | None) -> float:
-    """Return the wall-clock seconds of a fresh process."""
+def _process(arguments: Sequence[str], cache: str | None) -> tuple[float, float]:
+    """Return the wall-clock and the CPU seconds of a fresh Python process."""
     env = environment() if cache is None else {**environment(), "NUMBA_CACHE_DIR": cache}
-    began = time.monotonic()
-    subprocess.run([sys.executable, "-c", FIRST_FIT.format(package=package)], env=env, check=True, start_new_session=True)
-    return time.monotonic() - began
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], env=env, check=True, start_new_session=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.monotonic() - began, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def startup(lab: Lab, only: Sequence[str]) -> Iterator[Entry]:
-    """First fit of 1000 rows in a fresh process, including imports; a quick run does not include compilation."""
-    taken: dict[str, list[float]] = {"shoal, cold cache": [], "shoal, warm cache": [], "sklearn": []}
+    """Whole processes that fit or predict 1000 rows, and commands; a quick run is a single fit without compilation."""
+    model, rows, fit = lab.folder / "model.npz", lab.folder / "rows.npy", FIRST_FIT.format(package="shoal")
+    command = ["fit", str(rows), "-k", "10", "-o", str(lab.folder / "out"), "--force", "--quiet"]
+    processes: dict[str, tuple[list[str], float | None]] = {  # arguments, and seconds that it may take
+        "first fit, warm cache": (["-c", fit], 1.0),
+        "predict with a loaded model": (["-c", PREDICT.format(model=str(model))], 0.6),
+        "shoal fit of 40,000 x 6": (["-m", "shoal", *command], 2.5),
+        "shoal inspect of a model": (["-m", "shoal", "inspect", str(model)], 1.0),
+        "imports of numba and scikit-learn": (["-c", "import numba, scipy.sparse, sklearn.base"], None),
+        "first fit of scikit-learn": (["-c", FIRST_FIT.format(package="sklearn.cluster")], None),
+        "first fit, cold cache": (["-c", fit], 8.0),
+    }
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in processes}
     if lab.quick:
-        taken = {"shoal, warm cache": [_first_fit("shoal", os.environ.get("NUMBA_CACHE_DIR"))]}
+        taken = {"first fit, warm cache": [_process(["-c", fit], os.environ.get("NUMBA_CACHE_DIR"))]}
+    else:
+        np.save(rows, np.random.default_rng(0).random((40_000, 6)))
+        cache = str(lab.folder / "cache")
+        _process(["-c", fit + f"\nimport shoal; shoal.save(model, {str(model)!r})"], cache)
+        _process(processes["shoal fit of 40,000 x 6"][0], cache)
     for _ in range(0 if lab.quick else lab.repeats):
         lab.others.append(busy())
-        with tempfile.TemporaryDirectory(dir=lab.folder) as cache:
-            taken["shoal, cold cache"].append(_first_fit("shoal", cache))
-            taken["shoal, warm cache"].append(_first_fit("shoal", cache))
-        taken["sklearn"].append(_first_fit("sklearn.cluster", None))
-    medians = {name: float(np.median(times)) for name, times in taken.items()}
-    rows = [{"library": name, "seconds": seconds, "repeats": taken[name]} for name, seconds in medians.items()]
-    figures = [{"what": f"seconds: {name}", "value": seconds} for name, seconds in medians.items() if name.startswith("shoal")]
-    measure = "Seconds of a whole process that imports the library and fits 1000 rows. Medians."
-    yield entry_of(lab, "first-fit", measure, rows, figures)
+        for name, (arguments, _limit) in processes.items():
+            with tempfile.TemporaryDirectory(dir=lab.folder) as empty:
+                taken[name].append(_process(arguments, empty if "cold" in name else cache))
+    table = []
+    for name, times in taken.items():
+        wall, cpu = np.median(times, axis=0)
+        table.append({"process": name, "seconds": float(wall), "CPU seconds": float(cpu), "repeats": [t for t, _ in times]})
+    figures = [
+        {"what": f"seconds: {row['process']}", "value": row["seconds"], "limit": limit}
+        for row in table
+        if (limit := processes[row["process"]][1]) is not None
+    ]
+    yield entry_of(lab, "first-fit", "Seconds of a whole process, imports included. Medians.", table, figures)
 
 
 def _truth(X: Any) -> tuple[Any, float]:

@@ -183,7 +183,7 @@ def _spark(lab: Lab, X: Any, parts: int) -> Iterator[tuple[Any, str, float]]:
     pd.DataFrame(X, columns=names).to_parquet(path, row_group_size=len(X) // parts)
     os.environ |= {"SPARK_HOME": str(_spark_home(lab.folder / "spark")), "SPARK_LOCAL_IP": "127.0.0.1"}
     for master in ("local-cluster[2,1,2048]", "local[2]"):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         try:
             session = _session(master)
             table = VectorAssembler(inputCols=names, outputCol="features").transform(session.read.parquet(str(path)))
@@ -197,7 +197,7 @@ def _spark(lab: Lab, X: Any, parts: int) -> Iterator[tuple[Any, str, float]]:
     else:
         raise RuntimeError("Spark does not start.")
     try:
-        yield cached, master, time.perf_counter() - begun
+        yield cached, master, time.perf_counter() - started
     finally:
         session.stop()
 

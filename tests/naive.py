@@ -179,7 +179,10 @@ def purity(true, found):
 
 
 def nested(X, C, order, size, rho, steps):
-    """Run nested mini-batch k-means (Newling and Fleuret, Algorithm 5, without bounds); yield batch, labels and centroids."""
+    """Run nested mini-batch k-means (Newling and Fleuret, Algorithm 5, without bounds); yield batch, labels and centroids.
+
+    Batches of more than a quarter of the rows are left out.
+    """
     C, out = C.astype(float), []
     for _ in range(steps):
         batch = X[order[:size]].astype(float)
@@ -191,7 +194,7 @@ def nested(X, C, order, size, rho, steps):
         out.append((size, a, C))
         with np.errstate(divide="ignore"):
             if (sigma / np.linalg.norm(C - old, axis=1)).min() > rho:
-                size = min(2 * size, len(X))
+                size = 2 * size if 2 * size <= len(X) / 4 else len(X)
     return out
 
 

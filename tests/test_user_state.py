@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import shoal
 from shoal.binary import LinearCode
 from shoal.report import gather
+from tests import naive
 from tests.formats.resealed import MODELS, SCALARS, arrays_like, data_for, describe_harm, use_fitted
+from tests.strategies import cloud
 
 X = data_for("KMeans")
 
@@ -38,6 +41,37 @@ def test_centroids_that_are_not_finite(value, method):
     model.cluster_centers_[1, 2] = value
     with pytest.raises(ValueError, match="cluster_centers_ holds values"):
         getattr(model, method)(X)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize(("size", "dtype"), [(1e25, np.float32), (3e37, np.float32), (1e100, np.float64)])
+def test_centroids_far_from_the_rows_of_the_fit(size, dtype, layout):
+    """Their squares overflow in the dtype of the rows, and may not in float64."""
+    wide = cloud(200, 30, 0, dtype)
+    model = shoal.KMeans(20, random_state=0, max_iter=3).fit(layout(wide))
+    model.cluster_centers_ = (model.cluster_centers_ * dtype(size)).astype(dtype)
+    distances = np.sqrt(naive.distances(wide, model.cluster_centers_))
+    np.testing.assert_allclose(model.transform(layout(wide)), distances, rtol=1e-6)
+    own = distances[np.arange(len(wide)), model.predict(layout(wide))]
+    np.testing.assert_allclose(own, distances.min(axis=1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["predict", "transform", "score", "partial_fit"])
+@pytest.mark.parametrize("size", [1e155, 1e300])
+def test_centroids_too_far_for_float64(size, method):
+    model = shoal.MiniBatchKMeans(3, random_state=0).fit(X.astype(np.float64))
+    model.cluster_centers_[1] *= size
+    with pytest.raises(ValueError, match="cluster_centers_ row 1 lies so far from the rows of the fit"):
+        getattr(model, method)(X)
+
+
+def test_running_means_too_far_for_float64():
+    model = shoal.MiniBatchKMeans(3, random_state=0).fit(X)
+    model._stream = model._stream._replace(centers=np.full((3, X.shape[1]), 1e308))
+    before = model.cluster_centers_.copy()
+    with pytest.raises(ValueError, match="The centroids are not finite"), np.errstate(all="ignore"):
+        model.partial_fit(X)
+    np.testing.assert_array_equal(model.cluster_centers_, before)
 
 
 def test_centroids_must_have_unit_length_for_cosine():

@@ -118,7 +118,9 @@ class TestClusters:
         assert energies[0] > energies[2]
         assert energies[1] >= energies[2] * (1 - 1e-6)
 
-    @pytest.mark.parametrize(("rows", "k"), [(X, 8), (X, 50), (cloud(3000, 30), 200), (X[:50], 50)], ids=str)
+    @pytest.mark.parametrize(
+        ("rows", "k"), [(X, 8), (X, 50), (cloud(3000, 30), 200), (X[:50], 50)], ids=["few", "more", "many", "all"]
+    )
     def test_more_clusters_than_groups(self, rows, k):
         """Learning stops before it merges clusters: an empty cluster would warn, and warnings are errors."""
         assert len(set(fit(rows, k, n_bits=256).labels_)) == k

@@ -13,7 +13,7 @@ from scipy import sparse
 
 import shoal
 from bench import failing
-from shoal.cli import errors, estimators, results, stopping
+from shoal.cli import errors, estimators, results, run_record, stopping
 from shoal.cli import run as run_module
 from shoal.cli.estimators import compile_kernels
 from shoal.cli.methods import REGISTRY
@@ -146,12 +146,50 @@ def test_big_endian_ids(capsys, rows, chunks):
         np.testing.assert_array_equal(pq.read_table("out/labels.parquet").column("id").to_numpy(), rows[:, 1])
 
 
-def test_id_column_unsupported_by_parquet(capsys, rows):
+def test_labels_are_kept_if_identifiers_cannot_be_written(capsys, rows):
+    """They are not looked at before the fit, whose result must not be lost."""
     pa, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
     spans = pa.array([(1, 2, 3)] * 300, pa.month_day_nano_interval())
     feather.write_feather(pa.table({"span": spans, "a": rows[:, 0], "b": rows[:, 1]}), "rows.arrow")
-    printed = refused(capsys, errors.BAD_DATA, "fit", "rows.arrow", "-k", 2, "-q", "-o", "out", "--id-column", "span")
-    assert "--id-column" in printed
+    code, _, err = run(capsys, "fit", "rows.arrow", "-k", 2, "-q", "-o", "out", "--id-column", "span")
+    assert (code, err.count("\n")) == (0, 1)
+    assert "labels.npy was written" in err
+    assert "--id-column" in err
+    assert json.loads(Path("out/run.json").read_text())["result"]["files"]["labels"] == "out/labels.npy"
+    np.testing.assert_array_equal(np.load("out/labels.npy"), shoal.load("out/model.npz").labels_)
+
+
+def test_identifiers_of_different_types_in_a_folder(capsys, rows):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    Path("parts").mkdir()
+    for name, ids in (("a", range(150)), ("b", map(str, range(150)))):
+        parquet.write_table(pa.table({"id": list(ids), "x": rows[:150, 0], "y": rows[:150, 1]}), f"parts/{name}.parquet")
+    assert (
+        result(capsys, "fit", "parts", "-k", 2, "-q", "-o", "out", "--id-column", "id")["files"]["labels"] == "out/labels.npy"
+    )
+    code, _, err = run(capsys, "predict", "out", "parts", "-q", "-o", "l.parquet", "--id-column", "id")
+    assert (code, Path("l.parquet").exists()) == (errors.BAD_DATA, False), err
+
+
+@pytest.mark.parametrize("column", ["--id-column", "--text-column"])
+def test_dates_that_python_does_not_have(capsys, rows, column):
+    pa, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
+    dates = pa.array([2**62] * 300, pa.timestamp("s"))
+    feather.write_feather(pa.table({"when": dates, "a": rows[:, 0], "b": rows[:, 1]}), "rows.arrow")
+    arguments = ("fit", "rows.arrow", "-k", 2, "-q", "-o", "out", "--columns", "a,b", column, "when")
+    assert "report" in result(capsys, *arguments)["files"]
+    assert "unreadable timestamp" in Path("out/report.html").read_text()
+
+
+def test_identifiers_of_invalid_text(capsys, rows):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    offsets = pa.array(np.arange(301, dtype=np.int32)).buffers()[1]
+    words = pa.StringArray.from_buffers(300, offsets, pa.py_buffer(b"\xff" * 300))
+    parquet.write_table(pa.table({"word": words, "a": rows[:, 0], "b": rows[:, 1]}), "rows.parquet")
+    printed = result(capsys, "fit", "rows.parquet", "-k", 2, "-q", "-o", "out", "--id-column", "word")
+    assert (printed["files"]["labels"], printed["files"]["report"]) == ("out/labels.npy", "out/report.html")
+    with pytest.raises(shoal.exceptions.InvalidFileError, match=r"rows\.parquet, column 'word'"):
+        np.asarray(shoal.open_rows("rows.parquet", id_column="word").ids)
 
 
 HOSTILE = "[/] =cmd a\nb\x1b[31m<i>\u202e"
@@ -587,6 +625,23 @@ def test_resume_invalid_settings(capsys, change):
     stored = {**stored, "status": "running", "settings": {**stored["settings"], **change}}
     Path("out/run.json").write_text(json.dumps(stored))
     assert "run.json" in refused(capsys, errors.REJECTED, "resume", "out", "-q")
+
+
+@pytest.mark.parametrize("value", ["0.00000000001s", "1" + "0" * 18 + "m", "9" * 308 + "d", "9" * 400])
+def test_times_that_resume_would_reject(capsys, value):
+    assert "--time" in refused(capsys, errors.USAGE, *FIT, "-o", "out", "--time", value)
+
+
+@pytest.mark.parametrize("value", ["0.5", "0.0001kB", "2EB", "9" * 400])
+def test_sizes_that_resume_would_reject(capsys, value):
+    assert "--memory" in refused(capsys, errors.USAGE, *FIT, "-o", "out", "--memory", value)
+
+
+def test_counts_that_resume_would_reject(capsys):
+    assert "--limit-rows" in refused(capsys, errors.USAGE, *FIT, "-o", "out", "--limit-rows", 2**63)
+    for option, value in (("--limit-rows", 2**63 - 1), ("--time", "1" + "0" * 18), ("--memory", "1EB")):
+        result(capsys, *FIT, "-o", "out", "--no-report", "--force", option, value)
+        assert run_record.read_run_record(Path("out"))[1]
 
 
 def test_resume_invalid_result(capsys):

@@ -1,13 +1,17 @@
 """Tests of the main command: results on stdout, one line on stderr per error, exit codes."""
 
+import io
 import json
+import os
 import subprocess
 import sys
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import shoal
 from shoal import __version__
 from shoal.cli import demo, errors, main, output
 from shoal.datasets import load_pendigits
@@ -169,6 +173,42 @@ def test_closed_streams(capsys, monkeypatch, stream):
     monkeypatch.setattr(sys, stream, None)
     assert run(capsys, "demo")[0] == 0
     getattr(sys, stream).close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="shells of other systems close streams")
+def test_files_never_get_the_descriptors_of_closed_streams():
+    code = "import os; from shoal.cli.main import _prepare_streams; _prepare_streams(); os._exit(os.dup(0) < 3)"
+    command = f'"{sys.executable}" -c "{code}"'
+    for closed in ("", "<&-", ">&-", "2>&-", "<&- 2>&-", "<&- >&- 2>&-"):
+        assert subprocess.run(["sh", "-c", f"{command} {closed}"], check=False).returncode == 0, closed
+
+
+def test_text_that_the_encoding_of_stdout_does_not_have(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", stream)
+    answer(monkeypatch, {**RESULT, "summary": "\u6f22"})
+    with pytest.raises(SystemExit) as end:
+        main.main(["demo"])
+    assert end.value.code == 0
+    assert b"\\u6f22" in stream.buffer.getvalue()
+
+
+@pytest.mark.parametrize("command", ["export", "compare", "reproduce"])
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes")
+def test_pipes_and_devices_are_not_replaced(capsys, tmp_path, command):
+    model, rows = tmp_path / "model.npz", tmp_path / "rows.npy"
+    np.save(rows, np.arange(8.0).reshape(4, 2))
+    shoal.save(shoal.KMeans(2, random_state=0).fit(np.load(rows)), model)
+    pipe = tmp_path / "claims.json"
+    os.mkfifo(pipe)
+    arguments = {
+        "export": [model, "--to", "csv", "-o", pipe],
+        "compare": [rows, "-k", 2, "--methods", "exact", "-o", pipe],
+        "reproduce": ["nested", "-o", tmp_path],
+    }
+    code, _, err = run(capsys, command, *map(str, arguments[command]), "--force")
+    assert (code, pipe.is_fifo()) == (errors.USAGE, True), err
+    assert "is a pipe" in err
 
 
 def test_python_m_shoal():

@@ -73,7 +73,9 @@ class TestStoredPaths:
         stop_before_fit(capsys, monkeypatch, "--init", "start.npy")
         assert result(capsys, *RESUME)["rows"] == 300
 
-    @pytest.mark.parametrize("change", [{"begun": "yesterday"}, {"signature": None}, {"signature": "0" * 64}, {"signature": 5}])
+    @pytest.mark.parametrize(
+        "change", [{"started": "yesterday"}, {"signature": None}, {"signature": "0" * 64}, {"signature": 5}]
+    )
     def test_unsigned_paths_are_not_opened(self, capsys, monkeypatch, change):
         record = stop_before_fit(capsys, monkeypatch, "--init", "start.npy")
         write({**record, **change})

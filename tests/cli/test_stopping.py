@@ -11,16 +11,18 @@ import pytest
 
 from bench import signals
 from shoal.cli import stopping
+from tests.formats.writers import TIMES
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 
 
 def test_resume_after_random_stops_and_kills(tmp_path):
-    outcome = signals.run(tmp_path, 6, 10)
-    assert outcome["right"] == outcome["same after stops"] == outcome["stops"] == 6
+    n_stops, n_kills = 4 * TIMES, 6 * TIMES
+    outcome = signals.run(tmp_path, n_stops, n_kills)
+    assert outcome["right"] == outcome["same after stops"] == outcome["stops"] == n_stops
     assert outcome["kept"] == outcome["stops"]
     assert outcome["seconds, p99"] < 3  # generous, for a busy machine
-    assert outcome["kills"] == 10
+    assert outcome["kills"] == n_kills
     assert outcome["resumed"] > 0
     assert outcome["sound"] == outcome["lives"]
     assert outcome["same after kills"] == outcome["ends"] > 0

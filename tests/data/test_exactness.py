@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from shoal.data.blocks import DenseBlock, SparseBlock
 from shoal.data.exactness import fallbacks, find_rounding, holds, moved
 from shoal.data.frame import Frame
 from shoal.data.rows import Rows
@@ -45,6 +46,15 @@ def test_numbers_that_underflow_when_scaled():
     rows = np.array([[1e30, 1e-20]], np.float32)
     np.testing.assert_array_equal(find_rounding(rows, Frame(exponent=-100)).single, [False, True])
     assert not find_rounding(rows, Frame(exponent=-100)).double.any()
+
+
+@pytest.mark.parametrize(("kind", "layout"), [(DenseBlock, np.asarray), (SparseBlock, sparse.csr_array)])
+def test_rounding_errors_of_the_same_sign(kind, layout):
+    """In a long sum of equal numbers, rounding errors do not cancel."""
+    x, *centers = np.array([1.470784306526184, 1.4651274681091309, 1.5103822946548462], np.float32)
+    X, C = (np.repeat(np.array(values)[:, None], 1_000_000, axis=1) for values in ([x, x], centers))
+    nearest = np.abs(np.subtract(centers, x, dtype=np.float64)).argmin()
+    np.testing.assert_array_equal(kind(layout(X)).nearest(kind.prepare(C)), nearest)
 
 
 def test_fallback_frames():

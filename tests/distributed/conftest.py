@@ -8,15 +8,24 @@ from shoal.data import rows as rows_module
 
 distributed = pytest.importorskip("distributed")
 
+import dask  # noqa: E402
+from distributed.utils import get_mp_context  # noqa: E402
+
 from shoal.distributed.cluster import close  # noqa: E402
+
+START_METHOD = "distributed.worker.multiprocessing-method"
+PRELOADED = ["distributed.nanny", "dask.array", "dask.dataframe", "shoal.distributed.dask", "shoal.kmeans.kmeans"]
 
 
 @pytest.fixture(scope="session")
 def cluster():
+    """The workers are forks of a process that has imported their code: tests that kill workers wait for new ones."""
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
-    cluster = distributed.LocalCluster(processes=True, **options)
-    yield cluster
-    close(cluster)
+    with dask.config.set({START_METHOD: "forkserver"}):
+        get_mp_context().set_forkserver_preload(PRELOADED)
+        cluster = distributed.LocalCluster(processes=True, **options)
+        yield cluster
+        close(cluster)
 
 
 @pytest.fixture(scope="session")

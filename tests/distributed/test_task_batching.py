@@ -65,7 +65,7 @@ def kill_worker_at_3(partition, spec, dependencies):
 def slow_once(partition, spec, dependencies):
     """Echo the partition; the first task that runs waits until the file `done` exists."""
     folder = Path(spec.decode())
-    with open(folder / "begun", "ab") as file:
+    with open(folder / "started", "ab") as file:
         first = file.tell() == 0
         file.write(b".")
     for _ in range(600 if first else 0):

@@ -1,5 +1,6 @@
 """Fits on a cluster that uses TLS."""
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from tests.strategies import blobs
 distributed = pytest.importorskip("distributed")
 
 from shoal.distributed.cluster import client_of  # noqa: E402
+from tests.distributed.conftest import START_METHOD  # noqa: E402
 
 pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("small_blocks")]
 
@@ -18,7 +20,7 @@ def test_fit_on_a_local_cluster_that_requires_its_certificate():
     pytest.importorskip("cryptography")  # for temporary certificates
     rows = da.from_array(blobs(600, 4, 5)[0], chunks=(200, 4))
     models = []
-    with client_of(None, 1) as client:
+    with dask.config.set({START_METHOD: "spawn"}), client_of(None, 1) as client:  # as outside of these tests
         address = client.scheduler.address
         assert address.startswith("tls://127.0.0.1:")
         with pytest.raises((OSError, TypeError, ValueError)):

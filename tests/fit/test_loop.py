@@ -38,10 +38,10 @@ def test_done_in_the_last_step_is_converged():
     assert drive(count, 0, lambda state, info: state == 3, Limits(3)).reason == "converged"
 
 
-def test_a_watcher_stops_the_run_and_all_watchers_are_called():
+def test_a_watcher_stops_the_run_and_all_observers_are_called():
     watched = []
-    watchers = [lambda record, _: record["step"] == 2, lambda record, _: watched.append(record["step"])]
-    outcome = drive(count, 0, never, Limits(100), watchers)
+    observers = [lambda record, _: record["step"] == 2, lambda record, _: watched.append(record["step"])]
+    outcome = drive(count, 0, never, Limits(100), observers)
     assert (outcome.state, outcome.reason, watched) == (2, "callback", [1, 2])
 
 
@@ -63,7 +63,7 @@ def test_a_deadline_leaves_time_for_another_step_and_the_end(monkeypatch):
     assert (outcome.state, outcome.reason) == (5, "time_budget")  # fifteen ticks, and three for the end
 
 
-def test_watchers_cannot_change_the_last_info():
+def test_observers_cannot_change_the_last_info():
     outcome = drive(count, 0, never, Limits(3), [lambda record, _: record.clear()])
     assert outcome.info == Info(20)
 

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import shutil
 import struct
 import sys
 import zipfile
@@ -140,6 +141,7 @@ BYTES = {  # name: (bytes, pattern of the message)
     "order.svmlight": (b"0 2:1 1:3\n", "column 1 after 2"),
     "twice.svmlight": (b"0 2:1 2:3\n", "column 2 after 2"),
     "giant.svmlight": (b"0 99999999999999999999:1\n", "columns up to"),
+    "endless.svmlight": (b"0 " + b"1" * 5000 + b":1\n", "columns up to"),
     "negative.svmlight": (b"0 -1:1\n", "line 1 has '-1:1'"),
     "word.svmlight": (b"0 1:a\n", "line 1 has '1:a'"),
     "underscore.svmlight": (b"0 1_0:1\n", "line 1 has '1_0:1'"),
@@ -312,6 +314,26 @@ def test_missing_file(tmp_path):
         open_rows(tmp_path / "x.npy")
 
 
+@pytest.mark.parametrize("name", ["rows.npy", "rows.csv", "rows.svmlight", "columns.parquet"])
+def test_limits_beyond_any_file(tmp_path, name):
+    KINDS[name](tmp_path / name, X)
+    assert open_rows(tmp_path / name, limit_rows=10**30).shape[0] == 300
+
+
+@pytest.mark.parametrize("n_features", [2**31, 10**30])
+def test_too_many_svmlight_columns(tmp_path, n_features):
+    (tmp_path / "x.svm").write_text("1 1:2\n1 2:3\n")
+    with pytest.raises(InvalidFileError, match="more than an array can have"):
+        open_rows(tmp_path / "x.svm", n_features=n_features, zero_based=False)
+
+
+@pytest.mark.parametrize("delimiter", ["", "ab", '"', "\n", "\r"])
+def test_invalid_delimiters(tmp_path, delimiter):
+    (tmp_path / "x.csv").write_text("1,2\n3,4\n")
+    with pytest.raises(InvalidFileError, match="delimiter="):
+        open_rows(tmp_path / "x.csv", delimiter=delimiter)
+
+
 @pytest.mark.parametrize("limit", [0, -1, 2.5, True])
 def test_invalid_limits(tmp_path, limit):
     with pytest.raises(ValueError, match="limit_rows"):
@@ -349,9 +371,9 @@ def test_file_truncated_before_take(tmp_path):
     rows = open_rows(tmp_path / "x.npy")
     with open(tmp_path / "x.npy", "r+b") as file:
         file.truncate(2500)
-    np.testing.assert_array_equal(rows.take(np.arange(0, 100, 2)), X[:100:2])
-    with pytest.raises(InvalidFileError, match="ends at byte 2,500"):
-        rows.take(np.arange(0, 300, 2))
+    for stop in (100, 300):
+        with pytest.raises(InvalidFileError, match=r"x\.npy: has changed"):
+            rows.take(np.arange(0, stop, 2))
 
 
 @pytest.mark.parametrize(
@@ -365,6 +387,44 @@ def test_file_truncated_during_reading(tmp_path, name):
         file.truncate(path.stat().st_size // 2)
     with pytest.raises(InvalidFileError, match=name):
         rows.read(0, 300)
+
+
+@pytest.mark.parametrize("change", ["type", "narrower", "wider", "more rows"])
+@pytest.mark.parametrize(
+    "name", ["rows.npy", "columns.npy", "packed.npz", "columns.parquet", "lists.parquet", "columns.arrow", "packed.h5"]
+)
+def test_file_replaced_before_it_is_read(tmp_path, name, change):
+    """Rows would be read in the shape and the type of the earlier file."""
+    path, first = tmp_path / name, X.astype(np.int32) if change == "type" else X
+    later = {"type": X, "narrower": X.reshape(400, 3), "wider": np.hstack([X, X]), "more rows": np.vstack([X, X])}[change]
+    KINDS[name](path, first)
+    rows = open_rows(path)
+    KINDS[name](path, later)
+    with pytest.raises(InvalidFileError, match=name):
+        shoal.KMeans(3, random_state=0).fit(rows)
+
+
+def test_zarr_replaced_before_it_is_read(tmp_path):
+    KINDS["rows.zarr"](tmp_path / "rows.zarr", X.astype(np.int32))
+    rows = open_rows(tmp_path / "rows.zarr")
+    shutil.rmtree(tmp_path / "rows.zarr")
+    KINDS["rows.zarr"](tmp_path / "rows.zarr", X)
+    with pytest.raises(InvalidFileError, match="has changed"):
+        rows.read(0, 300)
+
+
+@pytest.mark.parametrize("name", ["ids.csv", "ids.parquet"])
+def test_file_replaced_before_its_identifiers_are_read(tmp_path, name):
+    pandas, path = pytest.importorskip("pandas"), tmp_path / name
+    table = pandas.DataFrame({"id": np.arange(300), "a": X[:, 0], "b": X[:, 1]})
+    write = {"ids.csv": table.to_csv, "ids.parquet": table.to_parquet}[name]
+    write(path, index=False)
+    rows = open_rows(path, id_column="id")
+    assert list(np.asarray(rows.ids).astype(int)) == list(range(300))
+    table["id"] += 1000
+    {"ids.csv": table.to_csv, "ids.parquet": table.to_parquet}[name](path, index=False)
+    with pytest.raises(InvalidFileError, match="has changed"):
+        np.asarray(rows.ids)
 
 
 @pytest.mark.parametrize("name", [name for name in ONE_FILE if not name.endswith(".h5")])

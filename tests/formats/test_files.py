@@ -17,7 +17,7 @@ from scipy import sparse
 import shoal
 from shoal import open_rows
 from shoal.exceptions import InvalidFileError
-from shoal.formats import file_cache, files, raw, streamed, text_lines
+from shoal.formats import errors, file_cache, files, raw, streamed, text_lines
 from tests.formats import writers
 from tests.strategies import blobs
 
@@ -349,11 +349,12 @@ class TestScratch:
         with pytest.raises(OSError, match=r"no space for 48,000 more bytes .*packed.npz.*scratch="):
             rows.take(PICKED)
 
-    def test_a_disk_that_fills_up_is_reported(self, tmp_path, monkeypatch):
+    @pytest.mark.parametrize("code", errors.DISK_FULL)
+    def test_a_disk_that_fills_up_is_reported(self, tmp_path, monkeypatch, code):
         rows = opened(tmp_path, "packed.npz")
 
         def full(fd, data):
-            raise OSError(28, "No space left on device")
+            raise OSError(code, "No space left")
 
         monkeypatch.setattr(raw.os, "write", full)
         with pytest.raises(OSError, match=r"no space for .*scratch="):

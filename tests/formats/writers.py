@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
-TIMES = int(os.environ.get("SHOAL_TIMES", "1"))  # factor of the number of truncations, bit flips and kills to try
+TIMES = int(os.environ.get("SHOAL_TIMES", "1"))  # factor of the number of truncations, bit flips, stops and kills to try
 
 
 def _npz(path, X):

@@ -1,4 +1,7 @@
-"""The cache of compiled kernels: unwritable folders and concurrent processes."""
+"""The cache of compiled kernels: unwritable folders and concurrent processes; how many versions a fit compiles."""
+
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -55,3 +58,21 @@ def test_compiled_kernel_is_loaded_from_disk():
     compiled[0](np.ones(1))
     compiled[1](np.ones(1))
     assert [sum(one.stats.cache_hits.values()) for one in compiled] == [0, 1]
+
+
+FIT = """
+import numpy, shoal
+from shoal.kernels import choice, dense, exact, means, tiles
+wide, narrow = numpy.random.default_rng(0).random((2, 2000, 64), numpy.float32)
+model = shoal.KMeans(100, algorithm="projected", max_iter=8, random_state=0).fit(wide)
+model.predict(wide), model.transform(wide), shoal.KMeans(5, random_state=0).fit(narrow[:, :3])
+for module in (choice, dense, exact, means, tiles):
+    for name, kernel in vars(module).items():
+        if not name.startswith("_") and len(getattr(kernel, "overloads", ())) > 1:
+            print(name, kernel.signatures)
+"""
+
+
+def test_a_fit_compiles_one_version_of_each_kernel():
+    """Callers pass arrays of the same layout and integers of the same size."""
+    assert subprocess.run([sys.executable, "-c", FIT], capture_output=True, text=True, check=True, timeout=300).stdout == ""

@@ -77,9 +77,9 @@ def test_ends_at_a_fixed_point_of_lloyd():
     np.testing.assert_allclose(further.cluster_centers_, model.cluster_centers_, rtol=1e-12)
 
 
-def test_batches_double_and_are_nested():
+def test_batches_double_up_to_a_quarter_of_the_rows_and_are_nested():
     sizes = [record["batch"] for record in NestedKMeans(6, batch_size=100, random_state=0).fit(ROUGH).history_]
-    assert set(sizes) <= {100, 200, 400, 800, 1600, 3000}
+    assert set(sizes) <= {100, 200, 400, 3000}
     assert sizes == sorted(sizes)
     with on_threads(Rows.of(find_source(ROUGH))) as rows:
         batches = GrowingBatches(rows, 5, generator(0))
@@ -131,9 +131,9 @@ class TestQuality:
     def test_energy_of_new_rows_falls_less_with_larger_batches(self):
         """Centroids fit the rows of a small batch better than other rows; the difference vanishes as the batch grows."""
         rows = cloud(20000, 20)
-        model = NestedKMeans(50, batch_size=1000, quality=1e-9, rho=10, random_state=0).fit(rows)
+        model = NestedKMeans(50, batch_size=500, quality=1e-9, rho=10, random_state=0).fit(rows)
         falls = []
-        for size in (2000, 4000, 8000, 16000):
+        for size in (1000, 2000, 4000):
             newest = [record["newest"] for record in model.history_ if record["batch"] == size]
             falls.append(1 - newest[-1] / newest[0])
         assert falls[0] > 0.05

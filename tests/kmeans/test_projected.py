@@ -9,6 +9,8 @@ from shoal.data.sources import find_source
 from shoal.execution.threads import on_threads
 from shoal.fit import partition
 from shoal.kmeans import projected
+from shoal.kmeans.center_groups import gaps
+from tests import naive
 from tests.strategies import cloud
 
 
@@ -95,7 +97,7 @@ class TestAuto:
 
     @pytest.mark.parametrize(
         ("shape", "k", "chosen"),
-        [((3000, 10), 99, "lloyd"), ((3000, 10), 100, "projected"), ((3000, 100), 9, "lloyd"), ((3000, 100), 10, "projected")],
+        [((3000, 10), 99, "lloyd"), ((3000, 10), 100, "projected"), ((3000, 499), 10, "lloyd"), ((3000, 500), 10, "projected")],
     )
     def test_bounds_pay_from_some_work_a_row_on(self, shape, k, chosen):
         X = cloud(*shape, 0, np.float32)
@@ -105,3 +107,16 @@ class TestAuto:
         X = cloud(3000, 100, 0, np.float32)
         monkeypatch.setattr(projected, "memory", lambda *_: 1 << 40)
         assert KMeans(50, init=X[:50], max_iter=1).fit(X).algorithm_ == "lloyd"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gaps_are_lower_bounds_of_half_the_distances(dtype):
+    C = np.vstack([cloud(300, 40, dtype=dtype), [[0] * 40], [[1000] * 40]]).astype(dtype)
+    C[7] = C[8]
+    half = naive.distances(C.astype(float), C.astype(float)) ** 0.5 / 2
+    np.fill_diagonal(half, np.inf)
+    found = gaps(C)
+    assert (found <= half.min(axis=1)).all()
+    assert found[7] == 0
+    near = np.abs(C).max(axis=1) < 10
+    np.testing.assert_allclose(found[near], half.min(axis=1)[near], rtol=0.01, atol=1e-3)

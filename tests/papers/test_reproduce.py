@@ -101,10 +101,10 @@ def test_the_command(capsys):
 @pytest.mark.usefixtures("little")
 def test_finished_reports_are_written(capsys, monkeypatch):
     """A failing paper does not affect the reports of earlier ones; --time limits the time for seeds."""
-    begun = []
+    started = []
 
     def some(papers, effort, *_):
-        begun.append(effort.seconds)
+        started.append(effort.seconds)
         yield run.Report(papers[0], [], [judge(claim, {}) for claim in papers[0].claims], [])
         raise MemoryError
 
@@ -112,7 +112,7 @@ def test_finished_reports_are_written(capsys, monkeypatch):
     assert call(capsys, "reproduce", "all", "--time", "2m", "-o", "out", "-q")[0] != 0
     assert [paper["paper"] for paper in json.loads(Path("out/claims.json").read_text())["papers"]] == ["convergence"]
     assert 'id="convergence"' in Path("out/report.html").read_text()
-    assert begun == [120.0]
+    assert started == [120.0]
 
 
 @pytest.mark.usefixtures("little")

@@ -7,7 +7,7 @@ that hyperplanes need not pass through the mean. The default alpha, nu and learn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,10 @@ from ..data.sources import ArraySource
 from ..data.types import Array
 from ..execution.deadline import Deadline
 from ..execution.threads import on_threads
-from ..fit import partition
 from ..fit.loop import Limits, RunResult, drive
+from ..fit.partition import Partition
+from ..kmeans import lloyd
+from ..kmeans.kmeans import LloydSolver
 from .linear_code import LinearCode
 from .sample import Centered, Sample, principal
 
@@ -85,20 +87,16 @@ def cluster(
     source = ArraySource(np.ascontiguousarray(of_unit_length(Y) if short.is_angular else Y))
     tol = TOL * float(np.var(source.X, axis=0).mean())
     with on_threads(Rows.of(source, short.rows.weights), n_threads) as rows:
+        solver = LloydSolver(rows, lloyd.assign, tol)
 
-        def run(state: partition.Partition, max_iter: int) -> RunResult:
-            return drive(
-                lambda state: partition.advance(rows, state, _assign),
-                state,
-                lambda state, info: info.reassigned == 0 or info.shift <= tol,
-                limits._replace(max_iter=max_iter),
-            )
+        def run(state: Partition, max_iter: int) -> RunResult:
+            return drive(solver.step, state, solver.converged, limits._replace(max_iter=max_iter))
 
         results: list[RunResult] = []
-        for start in starts:
+        for start, choose_centers in enumerate(starts):
             deadline = limits.stage()
-            C = np.ascontiguousarray(start(rows, deadline), rows.dtype)
-            result = run(partition.initial_partition(rows, C), STEPS_PER_START)
+            C = np.ascontiguousarray(choose_centers(rows, deadline), rows.dtype)
+            result = run(solver.init(C, start), STEPS_PER_START)
             if result.history:
                 results.append(result)
             if result.reason == "time_budget":
@@ -111,11 +109,6 @@ def cluster(
         n_more = min(MAX_STEPS, MAX_STEPS_TIMES_CLUSTERS // k) - STEPS_PER_START
         labels: Array = (run(best.state, n_more) if best.reason == "max_iter" and n_more > 0 else best).state.labels
         return labels
-
-
-def _assign(rows: Rows, state: partition.Partition) -> tuple[Any, None]:
-    """Return the block shares of a step that compares every row with every centroid."""
-    return partition.label_all(rows, state), None
 
 
 def hyperplanes(short: Sketch, labels: Array, k: int, r: int, rng: np.random.Generator) -> Array:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import re
 from collections.abc import Iterator
 
 import click
 
 from ..exceptions import InvalidModelError
+from ..formats.errors import DISK_FULL
 
 INTERNAL, USAGE, BAD_DATA, NO_ROOM, REJECTED = 1, 2, 3, 4, 5  # exit codes; NO_ROOM: out of memory or disk space
 # Parameters of `open_rows` as its messages write them ("header="), and the options of the command line for them.
@@ -18,7 +18,6 @@ SWITCHES = {
     **{"header=True": "--header", "header=False": "--no-header"},
     **{"zero_based=True": "--zero-based", "zero_based=False": "--one-based"},
 }
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class InvalidDataError(click.ClickException):

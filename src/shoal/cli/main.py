@@ -7,6 +7,7 @@ the command that needs them, when it runs.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -57,11 +58,23 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     print_error(f"warning: {with_option_names(str(message))}")
 
 
+def _prepare_streams() -> None:
+    """Replace standard streams that the caller closed, and let no text fail to be printed."""
+    for number in range(3):  # a file opened later must not get the descriptor of a standard stream
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115, open until the process ends
+    if isinstance(sys.stdout, io.TextIOWrapper):  # file names may have characters that its encoding does not have
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its exit code."""
-    for stream in ("stdout", "stderr"):
-        if getattr(sys, stream) is None:  # closed by the caller: a file opened later must not get its descriptor
-            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115, open until the process ends
+    _prepare_streams()
     with handle_signals() as signals, warnings.catch_warnings():
         warnings.showwarning = _show_warning
         code = _run(arguments, CommandContext(signals=signals))

@@ -16,6 +16,9 @@ from .stopping import SignalHandler
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+MAX_INT64 = 2**63 - 1
+# Limits of --time (seconds) and --memory (bytes). `shoal resume` rejects a run.json with other values.
+MIN_SECONDS, MAX_SECONDS, MIN_BYTES, MAX_BYTES = 1e-9, 1e18, 1.0, 1e18
 MAX_COLUMNS = 1_000_000  # in one range of --columns; each column is a number in memory and in run.json
 MAX_THREADS = 1024  # limit of the library (fit.parameters), repeated here because importing it is slow
 
@@ -38,6 +41,12 @@ class IntegerRange(click.IntRange):
 
     name = "integer"
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        number = int(super().convert(value, param, ctx))
+        if number > MAX_INT64:
+            self.fail(f"{str(value)[:40]!r} is larger than 2^63 - 1: use a smaller number.", param, ctx)
+        return number
+
 
 class Duration(click.ParamType):  # type: ignore[type-arg]
     """Positive time in seconds, or with a unit."""
@@ -46,9 +55,11 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         match = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([A-Za-z]*)\s*", str(value))
-        if match is None or match[2].lower() not in SECONDS or not 0 < (seconds := float(match[1])) < math.inf:
-            self.fail(f"{value!r} is not a valid time: use for example 90s, 5m or 2h.", param, ctx)
-        return seconds * SECONDS[match[2].lower()]
+        unit = math.nan if match is None else SECONDS.get(match[2].lower(), math.nan)
+        seconds = math.nan if match is None else float(match[1]) * unit
+        if not MIN_SECONDS <= seconds <= MAX_SECONDS:  # True for NaN
+            self.fail(f"{str(value)[:40]!r} is not a valid time: use for example 90s, 5m or 2h.", param, ctx)
+        return seconds
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]
@@ -58,9 +69,12 @@ class Size(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            return parse_size(value)
+            size = parse_size(value)
         except ValueError:
-            self.fail(f"{value!r} is not a valid size: use for example 512MB, 2GB or 1GiB.", param, ctx)
+            size = math.nan
+        if not MIN_BYTES <= size <= MAX_BYTES:  # True for NaN
+            self.fail(f"{str(value)[:40]!r} is not a valid size: use for example 512MB, 2GB or 1GiB.", param, ctx)
+        return size
 
 
 class ImageShape(click.ParamType):  # type: ignore[type-arg]

@@ -75,6 +75,8 @@ def check_output_file(path: Path, force: bool, *inputs: str) -> None:
     """Raise a usage error if the file exists (unless forced), is a folder or an input, or has no parent folder."""
     if path.is_dir():
         raise click.UsageError(f"{path}: is a folder: name a file.")
+    if path.exists() and not path.is_file():  # it would be replaced, not written to
+        raise click.UsageError(f"{path}: is a pipe or a device: name a file.")
     check_outside_inputs(path.parent, inputs)
     if path.exists() and any(os.path.samefile(path, given) for given in inputs):
         raise click.UsageError(f"{path}: is an input and cannot be overwritten: name another file.")
@@ -159,6 +161,7 @@ def write_labels(path: Path, labels: Any, ids: Any = None) -> None:
         try:
             for names in [np.arange(len(labels))] if ids is None else ids:
                 part = pa.table({"id": names, "label": labels[start : start + len(names)]})
+                part.validate(full=True)  # pyarrow reads and writes invalid UTF-8, which other programs reject
                 writer = writer or stack.enter_context(pq.ParquetWriter(file, part.schema))
                 writer.write_table(part)
                 start += len(names)

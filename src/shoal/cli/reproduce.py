@@ -78,17 +78,15 @@ def reproduce(
 
 def _prepare(out: Path, force: bool) -> None:
     """Create the output folder. Raise a usage error if files would be overwritten (unless forced)."""
-    from .output import reporting_write_errors
+    from .output import check_output_file, reporting_write_errors
 
     if out.is_file():
         raise click.UsageError(f"{out}: is a file: name a folder.")
-    existing = [name for name in FILES if (out / name).exists()]
-    if existing and (out / existing[0]).is_dir():
-        raise click.UsageError(f"{out / existing[0]}: is a folder: name another folder for the results.")
-    if existing and not force:
-        raise click.UsageError(f"{out / existing[0]}: already exists: name another folder, or use --force to overwrite it.")
     with reporting_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        check_output_file(out / name, force)
+    with reporting_write_errors(out):
         tempfile.TemporaryFile(dir=out).close()  # fail now if the folder is not writable, not after hours
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.sizes import format_size
-from .errors import print_error
+from .errors import InvalidDataError, print_error
 from .folder import CHECKPOINT, MODEL, publish, remove_stale_files, staging_folder
 from .output import format_count, reporting_write_errors, write_labels, write_records
 from .progress import ProgressReporter
@@ -54,7 +54,11 @@ def _write_files(stage: Path, record: RunRecord, outcome: FitOutcome, progress: 
 
     settings, model = record["settings"], outcome.model
     labels = "labels.npy" if settings.id_column is None else "labels.parquet"
-    write_labels(stage / labels, model.labels_, outcome.rows.id_column)
+    with _warn_on_failure(outcome.messages, "labels.npy was written instead of labels.parquet, in the order of the rows"):
+        write_labels(stage / labels, model.labels_, outcome.rows.id_column)
+    if not (stage / labels).exists():
+        labels = "labels.npy"
+        write_labels(stage / labels, model.labels_)
     write_records(stage / "history.csv", model.history_)
     files = {"labels": labels, "history": "history.csv"}
     with _warn_on_failure(outcome.messages, "no model was saved"), reporting_write_errors(stage / MODEL):
@@ -86,7 +90,7 @@ def _write_report(path: Path, record: RunRecord, outcome: FitOutcome) -> None:
         seed=settings.seed,
         data=record["data"],
         fingerprint=record["fingerprint"],
-        date=record["begun"],
+        date=record["started"],
         seconds=outcome.seconds,
     )
     facts = gather(outcome.model, rows, options, origin, outcome.messages)
@@ -96,10 +100,10 @@ def _write_report(path: Path, record: RunRecord, outcome: FitOutcome) -> None:
 
 @contextlib.contextmanager
 def _warn_on_failure(messages: list[str], consequence: str) -> Iterator[None]:
-    """Turn a ValueError into a warning, so that the other files of a long fit are written nevertheless."""
+    """Turn an error in the data into a warning, so that the other files of a long fit are written nevertheless."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, InvalidDataError) as error:
         print_error(f"warning: {consequence}: {error}")
         messages.append(f"{consequence}: {error}")
 

@@ -62,7 +62,7 @@ def start_run(folder: Path, data: str, settings: FitSettings, command: str) -> I
         "format": "shoal run",
         "shoal": __version__,
         "status": "running",
-        "begun": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": command,
         "data": str(Path(data).absolute()),
         "fingerprint": data_fingerprint,

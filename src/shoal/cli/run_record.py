@@ -15,15 +15,14 @@ import click
 
 from .errors import RejectedFileError
 from .methods import REGISTRY, is_parameter
-from .options import MAX_THREADS
+from .options import MAX_BYTES, MAX_INT64, MAX_SECONDS, MAX_THREADS, MIN_BYTES, MIN_SECONDS
 from .output import to_jsonable, write_json
 from .settings import FitSettings
 from .signing import is_own, signature
 
 RECORD_FILE = "run.json"
-MAX_BYTES = 1 << 26  # size of run.json; a list of a million column numbers takes an eighth of it
+MAX_RECORD_BYTES = 1 << 26  # size of run.json; a list of a million column numbers takes an eighth of it
 MAX_TEXT = 1 << 22  # characters; a command line can have two million
-MAX_INT64 = 2**63 - 1
 WORK_FIELDS = ("tasks", "bytes", "lost")  # totals over the Dask workers, from the history of a fit
 
 
@@ -33,7 +32,7 @@ class RunRecord(TypedDict):
     format: str
     shoal: str  # version
     status: str
-    begun: str  # ISO 8601
+    started: str  # ISO 8601
     command: str
     data: str  # absolute path
     fingerprint: str  # of the data
@@ -80,7 +79,7 @@ RECORD_CHECKS: dict[str, Check] = {
     "format": _one_of("shoal run"),
     "status": _one_of("running", "done"),
     "data": lambda value: _is_text(value) and value != "",
-    **dict.fromkeys(("shoal", "begun", "command", "fingerprint"), _is_text),
+    **dict.fromkeys(("shoal", "started", "command", "fingerprint"), _is_text),
 }
 SETTINGS_CHECKS: dict[str, Check] = {
     "method": _one_of(*REGISTRY),
@@ -93,8 +92,8 @@ SETTINGS_CHECKS: dict[str, Check] = {
     **dict.fromkeys(("header", "zero_based"), _optional(_is_bool)),
     "limit_rows": _optional(_integer(1)),
     "threads": _optional(_integer(1, MAX_THREADS)),
-    "time": _optional(_number(1e-9, 1e18)),
-    "memory": _optional(_number(1, 1e18)),
+    "time": _optional(_number(MIN_SECONDS, MAX_SECONDS)),
+    "memory": _optional(_number(MIN_BYTES, MAX_BYTES)),
     "image": _optional(_list_of(_integer(1, 999_999), 2, 3)),
     **dict.fromkeys(("standardize", "report"), _is_bool),
     "engine": _optional(_one_of("threads", "dask")),  # without the address of the cluster
@@ -124,9 +123,9 @@ def read_run_record(folder: Path) -> tuple[RunRecord, bool]:
     path = folder / RECORD_FILE
     try:
         with open_regular(path, follow_links=False) as file:
-            text = file.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES:
-            raise ValueError(f"more than {MAX_BYTES:,} bytes")
+            text = file.read(MAX_RECORD_BYTES + 1)
+        if len(text) > MAX_RECORD_BYTES:
+            raise ValueError(f"more than {MAX_RECORD_BYTES:,} bytes")
         document = json.loads(text)
         fields = _select_fields(document)
         _check_fields(fields)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+MAX_NAME_BYTES = 200  # of the target in the name of a temporary file; file systems allow 255 bytes in all
+
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
@@ -16,7 +18,7 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
 
     If anything fails, the temporary file is deleted and the previous content of `path` is unchanged.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f"{temporary_prefix(path)}{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb+") as file:
             yield file
@@ -29,6 +31,11 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
         with contextlib.suppress(OSError):
             temporary.unlink()
     sync_folder(path.parent)
+
+
+def temporary_prefix(path: Path) -> str:
+    """Return the start of the names of temporary files for `path`; shortened, so that these names are not too long."""
+    return f".{os.fsdecode(os.fsencode(path.name)[:MAX_NAME_BYTES])}."
 
 
 def sync_folder(folder: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from ..kernels import bits, slices
 from .blocks import Centers, DenseBlock
 from .cancellation import pieces
-from .types import Array
+from .types import Array, contiguous
 
 # Word comparisons per kernel call. A call cannot be interrupted; this many take about 50 ms.
 MAX_COMPARISONS_PER_CALL = 1 << 27
@@ -115,5 +115,5 @@ class BitBlock(DenseBlock):
     def pair_distances(self, rows: Array, ids: Array, centers: Centers) -> Array:
         """Return the Hamming distance of each pair (row, centroid)."""
         out = np.empty(len(rows))
-        bits.pair_distances(self.X, rows, ids, centers.Z, out)
+        bits.pair_distances(self.X, contiguous(rows), contiguous(ids), centers.Z, out)
         return out

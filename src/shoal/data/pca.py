@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..kernels import dense
+from .blocks import DenseBlock
 from .types import Array
 
 # Squared norm of the residual, relative to that of the row, below which the difference |x|^2 - |y|^2 has lost too many
 # digits and the residual is computed explicitly.
 MIN_RESIDUAL_RATIO = 1e-3
-SAMPLE = 4096  # rows from which the directions are computed; more rows would hardly change them
+SAMPLE = 2048  # rows from which the directions are computed; more rows would hardly change them
 
 
 def basis_of(X: Array, count: int, sweeps: int = 2) -> Array:
@@ -43,15 +43,11 @@ def head_of(X: Array, basis: Array, coarse: int = 0) -> Array:
     whose last column is its own residual norm. All columns except that one are the full head.
     """
     y = X @ basis
-    norms2, projected2 = np.empty((2, len(X)))
-    dense.squared_norms(X, norms2)
-    dense.squared_norms(y, projected2)
-    residual2 = norms2 - projected2
+    norms2 = DenseBlock(X).squared_norms()
+    residual2 = norms2 - DenseBlock(y).squared_norms()
     cancelled = np.flatnonzero(residual2 < MIN_RESIDUAL_RATIO * norms2)
     if len(cancelled):
-        squares = np.empty(len(cancelled))
-        dense.squared_norms(X[cancelled] - y[cancelled] @ basis.T, squares)
-        residual2[cancelled] = squares
+        residual2[cancelled] = DenseBlock(X[cancelled] - y[cancelled] @ basis.T).squared_norms()
     residual = np.sqrt(residual2)[:, None]
     if not coarse:
         return np.ascontiguousarray(np.hstack([y, residual]), X.dtype)

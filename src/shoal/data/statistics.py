@@ -12,7 +12,7 @@ from ..kernels import sparse as sparse_kernels
 from .exactness import DOUBLE, Rounding, find_rounding
 from .frame import Frame, times_power
 from .rows import Rows
-from .types import Array, find_rounded_integer, is_sparse, rounded_integer_message
+from .types import Array, find_rounded_integer, is_sparse, read_only, rounded_integer_message
 
 # Distance of a column from the origin, in standard deviations, up to which float32 scores without a shift are precise
 # enough; beyond it, too many rows would need exact distances.
@@ -94,7 +94,7 @@ def _moments_block(start: int, raw: Any, weights: Array, rows: Rows, origin: Arr
             _add_zeros(raw, weights, origin * scale, share)
     else:
         dtype = raw.dtype if raw.dtype in (np.float32, np.float64) else np.float64
-        dense_kernels.column_moments(np.ascontiguousarray(raw, dtype), weights, origin, scale, *share)
+        dense_kernels.column_moments(read_only(np.ascontiguousarray(raw, dtype)), weights, origin, scale, *share)
     return share
 
 
@@ -134,7 +134,7 @@ def column_means(rows: Rows) -> Array:
     start = int(np.argmax(rows.weights > 0))
     first = rows.source.read(start, start + 1)
     check_finite(start, first)
-    origin = np.zeros(rows.d) if rows.is_sparse else np.asarray(first, np.float64)[0]
+    origin = np.zeros(rows.d) if rows.is_sparse else np.array(first, np.float64)[0]
     means: Array = origin + _sum_moments(rows, origin, 1.0, _moments_block).sums / rows.weights.sum()
     if not np.isfinite(means).all():
         raise ValueError("X spreads wider than float64 can hold: divide it by a power of ten first.")
@@ -173,7 +173,7 @@ def _stable_moments(rows: Rows) -> _ScaledMoments:
     start = int(np.argmax(rows.weights > 0))
     block = rows.source.read(start, start + 1)
     check_values(start, block, rows.frame.unit)
-    first = np.asarray(block.toarray() if rows.is_sparse else block, np.float64)[0]
+    first = np.array(block.toarray() if rows.is_sparse else block, np.float64)[0]
     measured = _moments_from(rows, np.zeros(rows.d) if rows.is_sparse else first)
     flat = _cancelling(rows, measured)
     if rows.is_sparse and flat.any():  # such columns have hardly any zeros

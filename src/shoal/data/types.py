@@ -26,6 +26,18 @@ def packages_of(obj: Any) -> list[str]:
     return [kind.__module__.partition(".")[0] for kind in type(obj).__mro__]
 
 
+def read_only(X: Array) -> Array:
+    """Return a read-only view. Numba compiles one version of a kernel for it, and another one for writeable arrays."""
+    X = X.view()
+    X.flags.writeable = False
+    return X
+
+
+def contiguous(ids: Array) -> Array:
+    """Return indices as a contiguous array of int64, so that Numba compiles one version of a kernel only."""
+    return np.ascontiguousarray(ids, np.int64)
+
+
 def is_sparse(X: Any) -> bool:
     """Return True for SciPy sparse matrices. Unlike `issparse`, it does not narrow the type for type checkers."""
     return bool(sparse.issparse(X))

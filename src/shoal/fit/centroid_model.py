@@ -82,6 +82,22 @@ def near_block(
     return block, prepare(ways[i], moved(centers.C, rows.frame, ways[i].frame, ways[i].dtype)) if i else centers
 
 
+def rows_near_centers(rows: Rows, C: Array) -> tuple[Rows, Array]:
+    """Return rows in the first of several frames that represents centroids exactly, and the centroids in that frame."""
+    for way in fallbacks(rows):
+        with np.errstate(over="ignore"):
+            centers = way.frame.into(C, way.dtype)
+        far = np.abs(centers).max(axis=1)
+        if holds(way.frame, C, way.dtype) and far.max() <= MAX_COORDINATE[way.dtype]:
+            break
+    if far.max() > MAX_COORDINATE[way.dtype]:
+        raise ValueError(
+            f"cluster_centers_ row {int(far.argmax())} lies so far from the rows of the fit that float64 can't hold its "
+            "squared distances: set it back, or fit again."
+        )
+    return way, centers
+
+
 def new_rows_energy_block(start: int, raw: Any, weights: Array, rows: Rows, centers: Centers) -> float:
     """Return the weighted energy of a block of new rows."""
     block, centers = near_block(start, raw, rows, centers)
@@ -190,9 +206,8 @@ class BaseCentroidModel(
             raise ValueError(f"cluster_centers_ has shape {C.shape}, but X has {source.shape[1]} features: they must agree.")
         rows = Rows.of(source, check_weights(sample_weight, source.shape[0]), frame)
         rows = rows.with_dtype(np.promote_types(rows.dtype, working_dtype(C.dtype)))
-        *ways, last = fallbacks(rows)
-        rows = next((way for way in ways if holds(way.frame, C, way.dtype)), last)
-        return rows, rows.prepare(rows.frame.into(C, rows.dtype))
+        rows, centers = rows_near_centers(rows, C)
+        return rows, rows.prepare(centers)
 
     @lazy_on_dask
     def predict(self, X: Any) -> Array:

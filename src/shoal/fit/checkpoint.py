@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..data.source import Source, sample_for_fingerprint
 from ..exceptions import ClusterLostError
-from .loop import Limits, RunResult, State, Watcher, drive
+from .loop import Limits, Observer, RunResult, State, drive
 
 MAX_SEED = 2**64  # seeds are below
 
@@ -79,7 +79,7 @@ class CheckpointSession:
         begin: Callable[[], State],
         done: Callable[[State, Any], bool],
         limits: Limits,
-        watchers: Iterable[Watcher],
+        observers: Iterable[Observer],
         is_sound: Callable[[RunResult], bool] = lambda _: True,
     ) -> RunResult:
         """Run the steps of a stage (see `loop.drive`), resume it, or return its saved result. Records include the traffic."""
@@ -93,7 +93,7 @@ class CheckpointSession:
             return before
         state = [begin() if before is None else before.state]
         before = None if before is None else before._replace(state=None)  # free the first state after the first step
-        result = drive(step, state.pop(), done, limits, [add_traffic, *watchers], partial(self.save, section), before)
+        result = drive(step, state.pop(), done, limits, [add_traffic, *observers], partial(self.save, section), before)
         self.save(section, result)
         return result
 

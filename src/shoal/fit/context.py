@@ -11,7 +11,6 @@ from typing import Any
 from ..data.cancellation import now
 from ..data.rows import Rows
 from ..data.statistics import Moments, enter_frame
-from ..data.types import Array
 from ..execution.engine import resolve_source
 from ..execution.memory_limit import MemoryPlan, plan_dtype, plan_fit
 from ..execution.threads import Threads
@@ -29,7 +28,6 @@ class FitContext:
     """Resources and settings of a fit, besides the parameters of its method."""
 
     X: Any  # as passed by the user, for a callable `init` and for callbacks
-    given_centers: Array | None  # `init`, if it is an array
     input_rows: Rows  # validated rows of X
     rows: Rows  # rows that the solver works on
     moments: Moments | None  # mean and variance of `rows`; None before they are prepared
@@ -87,4 +85,4 @@ def open_fit(model: Any, X: Any, sample_weight: Any, environment: FitEnvironment
             limits = Limits(model.max_iter, deadline, rows=len(rows))
             initialization = model._initialization(X, given, session.seed)
             reporter = StepReporter(model, X)
-            yield FitContext(X, given, rows, rows, None, initialization, limits, environment, memory, session, reporter)
+            yield FitContext(X, rows, rows, None, initialization, limits, environment, memory, session, reporter)

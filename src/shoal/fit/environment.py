@@ -8,7 +8,7 @@ from ..data.cancellation import now
 from ..execution.engine import UNSPECIFIED, resolve_engine
 from ..execution.memory_limit import MEMORY_LIMIT, MemoryPlan
 from .checkpoint import CHECKPOINT_STORE, CheckpointStore
-from .loop import Watcher
+from .loop import Observer
 
 
 class FitEnvironment(NamedTuple):
@@ -23,7 +23,7 @@ class FitEnvironment(NamedTuple):
     memory_limit: float | None = None  # bytes of the process
     outer_plan: MemoryPlan | None = None  # memory plan of the outer fit, which covers this one
     checkpoint: CheckpointStore | None = None  # where the progress of the fit is saved
-    observers: tuple[Watcher, ...] = ()  # called with the record and the state after every step
+    observers: tuple[Observer, ...] = ()  # called with the record and the state after every step
 
     @classmethod
     def current(cls, engine: Any, X: Any) -> FitEnvironment:

@@ -11,7 +11,7 @@ from ..execution.deadline import LEEWAY, Deadline
 
 State = TypeVar("State")
 
-Watcher = Callable[[dict[str, Any], Any], bool | None]  # (record, state) after a step -> whether to stop
+Observer = Callable[[dict[str, Any], Any], bool | None]  # (record, state) after a step -> whether to stop
 
 
 class Limits(NamedTuple):
@@ -60,7 +60,7 @@ class RunResult(NamedTuple):
     """Progress or result of a run."""
 
     state: Any
-    history: list[dict[str, Any]]  # one record per step, as modified by watchers
+    history: list[dict[str, Any]]  # one record per step, as modified by observers
     reason: str  # one of `REASONS`
     info: Any  # of the last step; None if it was abandoned, in which case only `state.centers` is valid
 
@@ -70,11 +70,11 @@ def drive(
     state: State,
     done: Callable[[State, Any], bool],
     limits: Limits,
-    watchers: Iterable[Watcher] = (),
+    observers: Iterable[Observer] = (),
     save: Callable[[RunResult], None] | None = None,
     before: RunResult | None = None,
 ) -> RunResult:
-    """Run steps until `done(state, info)`, a limit, or a watcher that returns true. Each step adds a record to the history.
+    """Run steps until `done(state, info)`, a limit, or an observer that returns true. Each step adds a record to the history.
 
     There is at least one step, unless it takes so long that it is abandoned (see `Limits.step_end`). `save` is called with the
     progress after each step but the last; `before` is the progress to resume from.
@@ -97,7 +97,7 @@ def drive(
         ended = now()
         last_step = ended - step_start
         history.append({"step": len(history) + 1, "seconds": ended - started, **info._asdict()})
-        asked = [watch(history[-1], state) for watch in watchers]  # every watcher is called
+        asked = [observe(history[-1], state) for observe in observers]  # every one is called
         if any(asked):
             return RunResult(state, history, "callback", info)
         if done(state, info):

@@ -148,6 +148,10 @@ class BaseStreamingClusterer(BaseCentroidClusterer):
         """Update the means with a chunk and set the fitted attributes."""
         self._take_in(rows, means)
         self.cluster_centers_ = published_centers(rows, means.centers)
+        if not np.isfinite(self.cluster_centers_).all():
+            raise ValueError(
+                "The centroids are not finite, but the rows of X were: X was changed during partial_fit; call it again."
+            )
         exact = rows.frame.out_of(means.centers, np.dtype(np.float64))
         self._stream = StreamState(exact, means.weight_sums, means.lengths, self.cluster_centers_.copy())
         self.labels_ = np.empty(len(rows), np.int32)

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..data.atomic_write import atomic_write
+from ..data.atomic_write import atomic_write, temporary_prefix
 from ..data.regular_files import open_regular
 from ..data.types import Array
 from ..exceptions import InvalidFileError, InvalidModelError
@@ -59,7 +59,7 @@ def write(path: Path, kind: str, content: Any, arrays: dict[str, Array]) -> None
 
 def remove_stale_files(path: Path) -> None:
     """Delete temporary files that killed processes left when they were writing this archive."""
-    for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+    for temporary in path.parent.glob(f"{glob.escape(temporary_prefix(path))}*.tmp"):
         pid = temporary.name.split(".")[-3]
         if pid.isdecimal() and not _is_alive(int(pid)):
             temporary.unlink(missing_ok=True)

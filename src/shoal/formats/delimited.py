@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 from ..data.types import EXACT_INTEGERS, Array, rounded_integer_message, warn
 from ..exceptions import InvalidFileError
 from .errors import wrap_read_errors
+from .fingerprint import watch
 from .headers import has_header, is_number
 from .options import Opened, Options, place_of, places_of
 from .raw import Scratch
@@ -58,13 +59,14 @@ def layout_of(path: Path, options: Options) -> Layout:
     first, line = next(((i, line) for i, line in enumerate(lines_of(path)) if line.strip(" \r\n")), (0, ""))
     if not line:
         raise InvalidFileError(f"{path}: is empty: use a file with rows.")
+    if options.delimiter is not None and (len(options.delimiter) != 1 or options.delimiter in '"\r\n'):
+        raise InvalidFileError(
+            f"{path}: delimiter={options.delimiter!r} must be a single character, other than a quote and a line end: use one, "
+            "or None to detect it."
+        )
     delimiter: str | None = options.delimiter or max(",;\t|", key=line.count)
     if options.delimiter is None and str(delimiter) not in line:
         delimiter = None if len(line.split()) > 1 else ","
-    if delimiter is not None and len(delimiter) != 1:
-        raise InvalidFileError(
-            f"{path}: delimiter={options.delimiter!r} is not a single character: use one, or None to detect it."
-        )
     names = [field.strip() for field in _fields(line, delimiter)]
     header = options.header
     if header is None:
@@ -81,14 +83,16 @@ def _next_line(path: Path, first: int) -> str | None:
 
 def open_csv(path: Path, options: Options) -> Opened:
     """Parse all rows of a CSV file."""
+    check_unchanged = watch(path)
     with wrap_read_errors(path, "reading its first lines as CSV", REMEDY):
         layout = layout_of(path, options)
     places = places_of(path, options, layout.names, layout.d)
     scratch = Scratch(str(path), len(places), np.float64, options.scratch)
     for block in _blocks(path, layout, places, options):
         scratch.append(block)
+    check_unchanged()
     names = None if layout.names is None else [layout.names[j] for j in places]
-    return Opened(scratch.rows(), names, partial(_column, path, layout, options.limit_rows))
+    return Opened(scratch.rows(), names, partial(_column, path, layout, options.limit_rows, check_unchanged))
 
 
 def _row_lines(path: Path, layout: Layout) -> Iterator[tuple[int, str]]:
@@ -185,8 +189,9 @@ def _locate_error(path: Path, layout: Layout, places: list[int], part: Lines) ->
     )
 
 
-def _column(path: Path, layout: Layout, limit: int | None, column: Any) -> Iterator[Array]:
+def _column(path: Path, layout: Layout, limit: int | None, check_unchanged: Callable[[], None], column: Any) -> Iterator[Array]:
     """Yield a column, given its name or index, as text in batches. Lines beyond the limit were not checked."""
     at = place_of(path, column, layout.names, layout.d)
     for part in parts_of(_row_lines(path, layout), limit):
+        check_unchanged()
         yield np.array([_fields(line, layout.delimiter)[at] for _, line in part], object)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -12,6 +13,8 @@ from ..exceptions import InvalidFileError
 # A file may declare an array of this many bytes, or of this many times its own size, whichever is larger. Smaller limits
 # would reject compressed files of mostly equal numbers; larger ones would let a small file fill memory or disk.
 MAX_SMALL_ARRAY, MAX_EXPANSION = 1 << 30, 2000
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the quota of the user, or the largest size of a file
 
 MAX_REASON = 300  # characters of another package's error message that are quoted
 
@@ -42,6 +45,11 @@ def wrap_read_errors(path: Any, action: str, remedy: str) -> Iterator[None]:
             raise
         reason = " ".join(str(error).split())[:MAX_REASON] or type(error).__name__
         raise InvalidFileError(f"{path}: {action} failed ({reason.rstrip('.')}): {remedy}.") from error
+
+
+def changed_error(name: Any) -> InvalidFileError:
+    """Return the error for a file whose parts were read before and after it was changed, and may not fit together."""
+    return InvalidFileError(f"{name}: has changed since it was opened: call open_rows again.")
 
 
 def check_unpacked(path: Any, unpacked: int, stored: int) -> None:

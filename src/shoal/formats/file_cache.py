@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..exceptions import InvalidFileError
+from .errors import changed_error
 
 HAS_PREAD = hasattr(os, "preadv")
 READ_ONLY = os.O_RDONLY | getattr(os, "O_BINARY", 0)
@@ -47,7 +48,7 @@ class File:
 
     def __init__(self, fd: int, name: str, path: Path | None = None) -> None:
         self.name, self.path = name, path
-        self._descriptor, self._identity, self._lock = Descriptor(fd), _identity(fd), threading.Lock()
+        self._descriptor, self._version, self._lock = Descriptor(fd), version_of(os.fstat(fd)), threading.Lock()
         weakref.finalize(self, self._descriptor.close)
 
     @classmethod
@@ -57,7 +58,7 @@ class File:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
-        """Yield a file descriptor that stays open inside the `with` block."""
+        """Yield a file descriptor that stays open inside the `with` block; raise afterwards if the file has changed."""
         this = self._descriptor
         with LOCK:
             IDLE.pop(id(this), None)
@@ -65,6 +66,8 @@ class File:
             this.readers += 1
         try:
             yield fd
+            if self.path is not None:  # a scratch file changes while it is written
+                self._check_unchanged(fd)
         finally:
             with LOCK:
                 this.readers -= 1
@@ -76,10 +79,16 @@ class File:
     def _reopen(self) -> int:
         assert self.path is not None
         fd = os.open(self.path, READ_ONLY)
-        if _identity(fd) != self._identity:
+        try:
+            self._check_unchanged(fd)
+        except InvalidFileError:
             os.close(fd)
-            raise InvalidFileError(f"{self.name}: has changed since it was opened: call open_rows again.")
+            raise
         return fd
+
+    def _check_unchanged(self, fd: int) -> None:
+        if version_of(os.fstat(fd)) != self._version:
+            raise changed_error(self.name)
 
     @property
     def size(self) -> int:
@@ -116,7 +125,6 @@ class File:
         return len(data)
 
 
-def _identity(fd: int) -> tuple[int, ...]:
+def version_of(status: os.stat_result) -> tuple[int, ...]:
     """Return device, inode, size and modification time, which differ if the file was replaced or changed."""
-    status = os.fstat(fd)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

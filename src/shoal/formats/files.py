@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import socket
+from collections.abc import Callable, Iterator
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -53,9 +54,12 @@ class FileRows(FileSource):
         self.feature_names, self.unpacking = opened.names, opened.rows.unpacking
         self.row_bytes, self.held_bytes = opened.rows.row_bytes, opened.rows.held_bytes
         self.id_column, self.text_column = (
-            None if name is None or opened.column is None else Column(partial(opened.column, name), len(self))
+            None if name is None or opened.column is None else self._column(name, opened.column)
             for name in (options.id_column, options.text_column)
         )
+
+    def _column(self, name: Any, read: Callable[[Any], Iterator[Any]]) -> Column:
+        return Column(f"{self.path}, column {name!r}", partial(read, name), len(self))
 
     def read(self, start: int, stop: int) -> Any:
         return self._rows.read(start, stop)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ..data.regular_files import open_regular
+from .errors import changed_error
+from .file_cache import version_of
 
 # Bytes of a sample, and samples of each file. Larger values find more changes and take longer. Changing either changes every
 # fingerprint, so checkpoints of compressed files could no longer be resumed.
@@ -42,6 +45,24 @@ class FileSignature(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.files:,} file{'s' * (self.files != 1)} of {self.size:,} bytes"
+
+
+def watch(path: Path) -> Callable[[], None]:
+    """Return a function that raises InvalidFileError if the file, or a file of the folder, is no longer as it is now.
+
+    For files that are read more than once by their path: rows of one version would be combined with columns of another.
+    """
+    before = _versions(path)
+
+    def check() -> None:
+        if _versions(path) != before:
+            raise changed_error(path)
+
+    return check
+
+
+def _versions(path: Path) -> list[tuple[int, ...]]:
+    return [version_of(file.stat()) for file in _all_files(path)] if path.exists() else []
 
 
 def _all_files(path: Path) -> list[Path]:

@@ -145,7 +145,7 @@ def _open_chunked(path: Path, array: Any, stored: int, batches: Callable[[], Ite
             f"{path}: its chunks take {chunk:,} bytes, far more than the array itself: write it with smaller chunks."
         )
     dtype = at_most_float64(np.empty(0, kind)).dtype
-    rows = Streamed(str(path), (options.limited(n), d), dtype, batches, options.scratch)
+    rows = Streamed(str(path), (options.limited(n), d), dtype, batches, options.scratch, path)
     rows.unpacking = unpacking_bytes((array.chunks or (1,))[0] * d * kind.itemsize)
     return columns_by_place(path, rows, options)
 

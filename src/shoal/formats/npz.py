@@ -78,7 +78,7 @@ def _open_dense(path: Path, member: Member, name: str, options: Options) -> Any:
         return rows
     dtype = at_most_float64(np.empty(0, member.header.dtype)).dtype
     shape = (options.limited(shape[0]), shape[1])
-    return Streamed(member.name, shape, dtype, lambda: _reopened_batches(path, name), options.scratch)
+    return Streamed(member.name, shape, dtype, lambda: _reopened_batches(path, name), options.scratch, path)
 
 
 def _reopened_batches(path: Path, name: str) -> Iterator[Array]:

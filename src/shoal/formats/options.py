@@ -12,6 +12,7 @@ import numpy as np
 from ..data.source import StoredSource
 from ..data.types import Array, is_sparse
 from ..exceptions import InvalidFileError
+from .errors import wrap_read_errors
 
 COLUMN_BYTES = 1 << 24  # bytes of rows read at a time to extract one column
 
@@ -43,8 +44,8 @@ class Options(NamedTuple):
 class Column:
     """One column of a file, of any type, read lazily in batches."""
 
-    def __init__(self, parts: Callable[[], Iterator[Any]], n: int) -> None:
-        self.parts, self.n = parts, n
+    def __init__(self, name: str, parts: Callable[[], Iterator[Any]], n: int) -> None:
+        self.name, self.parts, self.n = name, parts, n  # the name is for messages
 
     def __len__(self) -> int:
         return self.n
@@ -69,7 +70,8 @@ class Column:
         return found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return np.concatenate([_numpy(part) for part in self], dtype=dtype)
+        with wrap_read_errors(self.name, "converting it to an array", "write it again"):  # text may be invalid UTF-8
+            return np.concatenate([_numpy(part) for part in self], dtype=dtype)
 
 
 def _numpy(part: Any) -> Array:

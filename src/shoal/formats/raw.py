@@ -19,7 +19,7 @@ from ..data.source import StoredSource
 from ..data.types import Array, at_most_float64, sparse_dtype, sum_duplicates
 from ..exceptions import InvalidFileError
 from ..kernels.files import read_spans
-from .errors import wrap_read_errors
+from .errors import DISK_FULL, wrap_read_errors
 from .file_cache import HAS_PREAD, File
 
 # Spans of rows that are read by a Python loop; more are read by a compiled kernel, whose first use takes time to load.
@@ -145,7 +145,7 @@ class Scratch:
                 while len(view):
                     view = view[os.write(fd, view) :]
         except OSError as error:
-            raise self._disk_full(len(view)) if error.errno == errno.ENOSPC else error from error
+            raise self._disk_full(len(view)) if error.errno in DISK_FULL else error from error
         self.n += len(block)
 
     def _disk_full(self, size: float) -> OSError:

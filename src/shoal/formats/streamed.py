@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ import numpy as np
 from ..data.source import StoredSource
 from ..data.types import Array
 from ..exceptions import InvalidFileError
+from .errors import changed_error
+from .fingerprint import watch
 from .raw import RawRows, Scratch
 
 # Numbers decompressed at a time (32 MB of float64). Larger batches need more memory than `execution.memory` plans for.
@@ -41,9 +44,17 @@ class Streamed(StoredSource):
     is_packed = True
 
     def __init__(
-        self, name: str, shape: tuple[int, int], dtype: Any, batches: Callable[[], Iterator[Array]], folder: str | None
+        self,
+        name: str,
+        shape: tuple[int, int],
+        dtype: Any,
+        batches: Callable[[], Iterator[Array]],
+        folder: str | None,
+        path: Path | None = None,
     ) -> None:
+        """`path` is the file or the folder that `batches` opens by itself, if it does."""
         self.name, self.shape, self.dtype, self.batches, self.folder = name, shape, np.dtype(dtype), batches, folder
+        self._check_unchanged = None if path is None else watch(path)
         self.row_bytes = shape[1] * self.dtype.itemsize
         self._lock = threading.Lock()
         self._copy: RawRows | None = None
@@ -100,7 +111,7 @@ class Streamed(StoredSource):
 
     def rows_in_order(self) -> Generator[Array]:
         """Yield all rows in batches."""
-        return check_row_count(self.name, self.shape[0], self.dtype, self.batches)
+        return check_batches(self.name, self.shape, self.dtype, self.batches, self._check_unchanged)
 
     def _new_scratch(self) -> Scratch:
         return Scratch(self.name, self.shape[1], self.dtype, self.folder, self.shape[0] * self.row_bytes)
@@ -117,13 +128,24 @@ class Streamed(StoredSource):
             return self._copy
 
 
-def check_row_count(name: str, n: int, dtype: np.dtype, batches: Callable[[], Iterator[Array]]) -> Generator[Array]:
-    """Yield batches of the first n rows, or raise if there are fewer.
+def check_batches(
+    name: str,
+    shape: tuple[int, int],
+    dtype: np.dtype,
+    batches: Callable[[], Iterator[Array]],
+    check_unchanged: Callable[[], None] | None,
+) -> Generator[Array]:
+    """Yield batches of the first n rows, or raise if there are fewer, or if the file has changed since it was opened.
 
     A function, not a method: a generator that referred to its `Streamed` would form a reference cycle and keep the file open.
     """
+    n, d = shape
     remaining = n
     for batch in batches():
+        if batch.shape[1] != d:  # a kernel would read beyond the end of a row
+            raise changed_error(name)
+        if len(batch) >= remaining and check_unchanged is not None:
+            check_unchanged()
         yield np.asarray(batch[:remaining], dtype)
         remaining -= len(batch)
         if remaining <= 0:

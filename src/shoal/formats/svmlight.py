@@ -16,12 +16,14 @@ from scipy import sparse
 
 from ..data.types import warn
 from ..exceptions import InvalidFileError
+from .fingerprint import watch
 from .headers import is_number
-from .options import Opened, Options
+from .options import Opened, Options, check_shape
 from .raw import SparseScratch
 from .text_lines import Lines, lines_of, parts_of
 
 MAX_COLUMN = 2**31 - 2  # SciPy's 32-bit indices
+MAX_DIGITS = 4000  # of a column number; Python does not convert much longer ones
 ZERO_COLUMN = re.compile(r"\s*\S+(\s+qid:\S*)*\s+[-+]?0+:")  # a row whose first column is 0; columns are in ascending order
 
 
@@ -31,6 +33,7 @@ def open_svmlight(path: Path, options: Options) -> Opened:
         raise InvalidFileError(f"{path}: columns=, id_column= and text_column= are not for svmlight files: remove them.")
     scratch = SparseScratch(str(path), np.float64, np.int64, options.scratch)
     low, high = MAX_COLUMN, -1
+    check_unchanged = watch(path)
     lines = ((i, line.partition("#")[0]) for i, line in enumerate(lines_of(path), 1))
     for part in parts_of((pair for pair in lines if pair[1].strip()), options.limit_rows):
         block = _parse(path, part)
@@ -44,7 +47,10 @@ def open_svmlight(path: Path, options: Options) -> Opened:
         # Rows beyond limit_rows count, too: the columns of a row must not depend on how many rows are read.
         has_zero = low == 0 or (options.limit_rows is not None and _has_zero_column(path))
         base = _guess_base(path, options, has_zero, high)
-    return Opened(scratch.rows(_width(path, options, base, low, high), base))
+    check_unchanged()
+    rows = scratch.rows(_width(path, options, base, low, high), base)
+    check_shape(path, rows)
+    return Opened(rows)
 
 
 def _has_zero_column(path: Path) -> bool:
@@ -113,7 +119,7 @@ def _locate_error(path: Path, part: Lines) -> InvalidFileError:
             column, _, value = pair.partition(":")
             if column == "qid":
                 continue
-            if not column.isdecimal() or not is_number(value) or int(column) > MAX_COLUMN:
+            if not column.isdecimal() or not is_number(value) or len(column) > MAX_DIGITS or int(column) > MAX_COLUMN:
                 return InvalidFileError(
                     f"{path}: line {number} has {pair[:40]!r}: write column:value, with columns up to {MAX_COLUMN:,}."
                 )

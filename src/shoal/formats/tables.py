@@ -13,6 +13,7 @@ from ..data.types import Array, find_rounded_integer, rounded_integer_message, w
 from ..exceptions import InvalidFileError
 from .arrow_footer import batch_sizes
 from .errors import check_unpacked, need, wrap_read_errors
+from .fingerprint import watch
 from .options import Opened, Options, check_shape, place_of, places_of
 from .streamed import Streamed, rows_per_batch, unpacking_bytes
 
@@ -110,13 +111,15 @@ def _open(table: Table, options: Options) -> Opened:
     layout = _layout(table, options)
     n = options.limited(table.n)
     check_unpacked(table.path, n * layout.d * layout.dtype.itemsize, table.path.stat().st_size)
-    rows = Streamed(str(table.path), (n, layout.d), layout.dtype, partial(_arrays, table, layout, []), options.scratch)
+    rows = Streamed(
+        str(table.path), (n, layout.d), layout.dtype, partial(_arrays, table, layout, []), options.scratch, table.path
+    )
     rows.unpacking = table.unpacking(layout)
     check_shape(table.path, rows)
     names = None if layout.is_list else layout.names
     index = ", ".join(map(repr, layout.skipped[:5]))
     notice = f"{index}, the index of a pandas table, is not used as a feature: list it in columns= to use it." if index else ""
-    return Opened(rows, names, partial(_column, table), notice)
+    return Opened(rows, names, partial(_column, table, watch(table.path)), notice)
 
 
 def _types() -> Any:
@@ -246,8 +249,10 @@ def _array_of_lists(path: Path, layout: Layout, column: Any, start: int) -> Arra
     return numbers.reshape(len(column), layout.d)
 
 
-def _column(table: Table, column: Any) -> Iterator[Any]:
+def _column(table: Table, check_unchanged: Callable[[], None], column: Any) -> Iterator[Any]:
     """Yield a column of any type, given its name or index, in batches."""
     name = table.schema.names[place_of(table.path, column, table.schema.names, len(table.schema.names))]
     with wrap_read_errors(table.path, f"reading column {name!r}", REMEDY):
-        yield from (batch.column(0) for batch in table.batches([name], COLUMN_ROWS))
+        for batch in table.batches([name], COLUMN_ROWS):
+            check_unchanged()
+            yield batch.column(0)

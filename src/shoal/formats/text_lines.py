@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -38,7 +39,7 @@ def parts_of(lines: Iterator[tuple[int, str]], limit: int | None) -> Iterator[Li
     """Yield the first `limit` lines in parts of limited size."""
     part: Lines = []
     size = 0
-    for pair in islice(lines, limit):
+    for pair in islice(lines, None if limit is None else min(limit, sys.maxsize)):
         part.append(pair)
         size += len(pair[1]) + LINE_OVERHEAD + PAIR_OVERHEAD * pair[1].count(":")
         if size >= PART_BYTES:

@@ -3,6 +3,10 @@
 Arguments are tagged with their shapes: ``# IN`` is read, ``# OUT`` is overwritten, ``# ADD`` is read and updated in place.
 Kernels do not validate their arguments; public functions do that before calling them. A cached kernel calls only kernels of its
 own file, because Numba's cache is not invalidated by a change in another file.
+
+Compilation is most of the time of a first fit. Kernels copy arrays by loops: for an assignment to a slice, Numba compiles the
+message about shapes that differ, which takes 1.4 s. Callers pass the same types everywhere (`read_only` and `contiguous` in
+`data.types`), because a kernel is compiled again for other integers, another layout, or arrays that are writeable.
 """
 
 import functools
@@ -50,8 +54,9 @@ class _Cache(IndexDataCacheFile):  # type: ignore[misc]
 
 def _compile(fn: F, **options: Any) -> F:
     """Compile a function on its first call, with a cache on disk if a folder is writable."""
+    options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # C code never calls kernels by address
     try:
-        compiled = njit(nogil=True, cache=True, error_model="numpy", **options)(fn)
+        compiled = njit(cache=True, **options)(fn)
         if hasattr(compiled, "_cache"):  # absent if NUMBA_DISABLE_JIT is set
             compiled._cache._cache_file.__class__ = _Cache
         return compiled  # type: ignore[no-any-return]
@@ -59,7 +64,7 @@ def _compile(fn: F, **options: Any) -> F:
         if "no locator" not in str(error):
             raise
         _warn_uncached()
-        return njit(nogil=True, error_model="numpy", **options)(fn)  # type: ignore[no-any-return]
+        return njit(**options)(fn)  # type: ignore[no-any-return]
 
 
 def kernel(fn: F) -> F:

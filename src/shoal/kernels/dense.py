@@ -144,9 +144,10 @@ def two_best_narrow(
             new = 1 - now
             _merge_two_best(scores[0], scores[1], j, lab[now], low[now, 0], low[now, 1], lab[new], low[new, 0], low[new, 1])
             now = new
-        labels[start : start + rows] = lab[now, :rows]
-        best[start : start + rows] = low[now, 0, :rows]
-        second[start : start + rows] = low[now, 1, :rows]
+        for i in range(rows):
+            labels[start + i] = lab[now, i]
+            best[start + i] = low[now, 0, i]
+            second[start + i] = low[now, 1, i]
 
 
 @fast_kernel

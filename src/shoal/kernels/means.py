@@ -31,7 +31,8 @@ def move_to_means(
         dots[j], norms2[j], moves2[j] = dot, norm2, 0.0
         divisor = np.sqrt(square) if unit else weight_sums[j]
         if not filled[j] or (unit and square == 0.0):
-            out[j] = C[j]
+            for t in range(C.shape[1]):
+                out[j, t] = C[j, t]
             continue
         move2 = 0.0
         for t in range(C.shape[1]):

@@ -8,6 +8,7 @@ MIN_SCORES_AS_INTEGERS = 32  # scores of a row from which on vectorized minima o
 LANES = 16  # rows that others are compared with at a time
 
 MIN_REMAINDER = 1e-6  # part of |c|^2 below which |c|^2 - covered has lost so many digits that the difference is summed directly
+ENTRIES_PER_SUM = 1024  # entries of a row that are summed at once, as columns in `kernels.tiles`
 
 
 @kernel
@@ -70,18 +71,24 @@ def scores(
     out,  # OUT (m, c): scores of the centroids first .. first + c - 1
 ):
     """Compute the scores |c|^2 - 2 x.c of every row for c centroids."""
-    last = first + out.shape[1]
+    part, last = np.empty(out.shape[1], out.dtype), first + out.shape[1]
     for i in range(out.shape[0]):
-        row = out[i]
-        row[:] = z2[first:last]
-        for p in range(indptr[i], indptr[i + 1]):
-            v, t = data[p], indices[p]
-            column = table[place[t], first:last]
+        row, end = out[i], indptr[i]
+        for j in range(row.shape[0]):
+            row[j] = z2[first + j]
+        while end < indptr[i + 1]:
+            start, end = end, min(end + ENTRIES_PER_SUM, indptr[i + 1])
+            part[:] = 0
+            for p in range(start, end):
+                v, t = data[p], indices[p]
+                column = table[place[t], first:last]
+                for j in range(row.shape[0]):
+                    part[j] += v * column[j]
+                for q in range(starts[t], starts[t + 1]):
+                    if first <= ids[q] < last:
+                        part[ids[q] - first] += v * listed[q]
             for j in range(row.shape[0]):
-                row[j] += v * column[j]
-            for q in range(starts[t], starts[t + 1]):
-                if first <= ids[q] < last:
-                    row[ids[q] - first] += v * listed[q]
+                row[j] += part[j]
 
 
 @kernel
@@ -129,28 +136,35 @@ def label_rows(
     Four columns of the table are added at a time, since loading them takes longer than the additions. Minima of many scores are
     those of integers in the same order, because minima of numbers that may be NaN are not vectorized.
     """
-    k, nothing, shift = table.shape[1], table.shape[0] - 1, 8 * row.itemsize - 1
-    infinity = z2.dtype.type(np.inf)
+    k, nothing, shift = row.shape[0], table.shape[0] - 1, 8 * row.itemsize - 1
+    part, infinity = np.empty(k, row.dtype), z2.dtype.type(np.inf)
     for i in range(labels.shape[0]):
-        row[:] = z2
         start, stop = indptr[i], indptr[i + 1]
-        fours = start + (stop - start) // 4 * 4
-        for p in range(start, fours, 4):
-            u, v, w, x = data[p], data[p + 1], data[p + 2], data[p + 3]
-            one, two = table[place[indices[p]]], table[place[indices[p + 1]]]
-            three, four = table[place[indices[p + 2]]], table[place[indices[p + 3]]]
+        for j in range(k):
+            row[j] = z2[j]
+        end = start
+        while end < stop:
+            begin, end = end, min(end + ENTRIES_PER_SUM, stop)
+            part[:] = 0
+            fours = begin + (end - begin) // 4 * 4
+            for p in range(begin, fours, 4):
+                u, v, w, x = data[p], data[p + 1], data[p + 2], data[p + 3]
+                one, two = table[place[indices[p]]], table[place[indices[p + 1]]]
+                three, four = table[place[indices[p + 2]]], table[place[indices[p + 3]]]
+                for j in range(k):
+                    part[j] += u * one[j] + v * two[j] + w * three[j] + x * four[j]
+            for p in range(fours, end):
+                v, column = data[p], table[place[indices[p]]]
+                for j in range(k):
+                    part[j] += v * column[j]
+            if ids.shape[0]:
+                for p in range(begin, end):
+                    t = indices[p]
+                    if place[t] == nothing:
+                        for q in range(starts[t], starts[t + 1]):
+                            part[ids[q]] += data[p] * listed[q]
             for j in range(k):
-                row[j] += u * one[j] + v * two[j] + w * three[j] + x * four[j]
-        for p in range(fours, stop):
-            v, column = data[p], table[place[indices[p]]]
-            for j in range(k):
-                row[j] += v * column[j]
-        if ids.shape[0]:
-            for p in range(start, stop):
-                t = indices[p]
-                if place[t] == nothing:
-                    for q in range(starts[t], starts[t + 1]):
-                        row[ids[q]] += data[p] * listed[q]
+                row[j] += part[j]
         label = 0
         if k < MIN_SCORES_AS_INTEGERS:
             best, second = row[0], infinity

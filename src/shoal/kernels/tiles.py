@@ -28,6 +28,10 @@ ROWS, PACKS_PER_TILE = (12, 2) if binding.get_host_cpu_features().get("avx512f",
 # pack stay in the second-level cache.
 CACHED_BYTES, CACHED_ROWS = 1 << 18, 1020
 
+# Columns that are summed at once. Longer sums are added up part by part: the error of a score then stays below `rounding` of
+# `data.blocks` even if all its rounding errors have the same sign, as in rows of equal numbers.
+COLUMNS_PER_SUM = 1024
+
 
 def lanes(dtype):
     """Return the number of centroids in a pack."""
@@ -95,26 +99,59 @@ def _tile(with_lows, n_packs):
             name = f"llvm.fmuladd.v{n_lanes}f{number.bitwidth}"
             multiply_add = cgutils.get_or_insert_function(b.module, ir.FunctionType(vector, [vector] * 3), name)
 
-            before = b.basic_block
-            head, body, after, store, end = (b.append_basic_block(name) for name in ("head", "body", "after", "store", "end"))
+            def each(value):
+                return {(q, r): value(q, r) for q in range(n_packs) for r in range(ROWS)}
+
+            def merge(*sums_of_blocks):
+                """Return phis for the sums that come from some blocks."""
+                phis = each(lambda q, r: b.phi(vector))
+                for block, sums in sums_of_blocks:
+                    add_incoming(phis, block, sums)
+                return phis
+
+            def add_incoming(phis, block, sums):
+                for place, phi in phis.items():
+                    phi.add_incoming(sums[place], block)
+
+            before, names = b.basic_block, ("part", "head", "body", "summed", "keep", "last", "add", "after", "store", "end")
+            part, head, body, summed, keep, last, add, after, store, end = (b.append_basic_block(name) for name in names)
+            kept = each(lambda q, r: cgutils.alloca_once(b, vector))  # sums of the parts before this one
+            b.branch(part)
+            b.position_at_end(part)
+            start, initial = b.phi(i64), merge((before, each(lambda q, r: starts[q])))
+            start.add_incoming(integer(0), before)
+            is_first, stop = b.icmp_signed("==", start, integer(0)), b.add(start, integer(COLUMNS_PER_SUM))
+            stop = b.select(b.icmp_signed("<", stop, d), stop, d)
             b.branch(head)
             b.position_at_end(head)
-            t, sums = b.phi(i64), [[b.phi(vector) for _ in range(ROWS)] for _ in range(n_packs)]
-            t.add_incoming(integer(0), before)
-            for start, of_pack in zip(starts, sums, strict=True):
-                for phi in of_pack:
-                    phi.add_incoming(start, before)
-            b.cbranch(b.icmp_signed("<", t, d), body, after)
+            t, sums = b.phi(i64), merge((part, initial))
+            t.add_incoming(start, part)
+            b.cbranch(b.icmp_signed("<", t, stop), body, summed)
             b.position_at_end(body)
             columns = [load(b.gep(pointer, [b.mul(t, integer(n_lanes))])) for pointer in z]
             for r in range(ROWS):
                 coordinate = broadcast(b.load(b.gep(x[r], [t])))
-                for column, of_pack in zip(columns, sums, strict=True):
-                    of_pack[r].add_incoming(b.call(multiply_add, [coordinate, column, of_pack[r]]), body)
+                for q, column in enumerate(columns):
+                    sums[q, r].add_incoming(b.call(multiply_add, [coordinate, column, sums[q, r]]), body)
             t.add_incoming(b.add(t, integer(1)), body)
             b.branch(head)
 
+            b.position_at_end(summed)
+            b.cbranch(b.icmp_signed("<", stop, d), keep, last)
+            b.position_at_end(keep)
+            for place, pointer in kept.items():
+                b.store(b.select(is_first, sums[place], b.fadd(b.load(pointer), sums[place])), pointer)
+            start.add_incoming(stop, keep)
+            add_incoming(initial, keep, each(lambda q, r: ir.Constant(vector, [0.0] * n_lanes)))
+            b.branch(part)
+            b.position_at_end(last)
+            b.cbranch(is_first, after, add)
+            b.position_at_end(add)
+            totals = {place: b.fadd(b.load(pointer), sums[place]) for place, pointer in kept.items()}
+            b.branch(after)
+
             b.position_at_end(after)
+            sums = merge((last, sums), (add, totals))
             infinite = ir.Constant(vector, [float("inf")] * n_lanes)
             limit = [broadcast(b.load(b.gep(limits.data, [i]))) for i in ids]
             masks, anything = {}, ir.Constant(mask_type, 0)
@@ -124,11 +161,11 @@ def _tile(with_lows, n_packs):
 
             for r in range(ROWS):
                 low = infinite
-                for q, of_pack in enumerate(sums):
-                    hit = b.fcmp_ordered("<=", of_pack[r], limit[r])
+                for q in range(n_packs):
+                    hit = b.fcmp_ordered("<=", sums[q, r], limit[r])
                     masks[q, r] = b.bitcast(hit, mask_type)
                     anything = b.or_(anything, masks[q, r])
-                    low = lower(b.select(hit, infinite, of_pack[r]), low) if with_lows else low
+                    low = lower(b.select(hit, infinite, sums[q, r]), low) if with_lows else low
                 if with_lows:
                     width = n_lanes
                     while width > 1:
@@ -139,7 +176,7 @@ def _tile(with_lows, n_packs):
             b.position_at_end(store)
             for (q, r), mask in masks.items():
                 at = b.bitcast(b.gep(scores.data, [integer((q * ROWS + r) * n_lanes)]), ir.PointerType(vector))
-                b.store(sums[q][r], at).align = number.bitwidth // 8
+                b.store(sums[q, r], at).align = number.bitwidth // 8
                 b.store(b.zext(mask, i64), b.gep(hits.data, [integer(q * ROWS + r)]))
             b.branch(end)
             b.position_at_end(end)
@@ -174,6 +211,16 @@ def _norm2(X, i):
     for t in range(X.shape[1]):
         total += X[i, t] * X[i, t]
     return total
+
+
+@fast_kernel
+def _norm2_and_product(X, i, C, j):
+    """Return |x|^2 of row i and x.c with centroid j, reading the row once."""
+    norm = product = X.dtype.type(0)
+    for t in range(X.shape[1]):
+        norm += X[i, t] * X[i, t]
+        product += X[i, t] * C[j, t]
+    return norm, product
 
 
 @fast_kernel
@@ -234,13 +281,16 @@ def two_best_packed(
             last = min(first + ROWS, n)
             unknown = False
             for i in range(first, last):
-                norms[i] = _norm2(X, i)
                 unknown |= labels[i] < 0
             if unknown:  # the lowest score of the first pack gives a limit
                 _score_tile(X, rows, first, packs, 0, z2, limits, scores, hits, lows)
             for i in range(first, last):
                 j = labels[i]
-                score = lows[i - first] if j < 0 else z2[j // n_lanes, j % n_lanes] - 2 * _product(X, i, C, j)
+                if j < 0:
+                    norms[i], score = _norm2(X, i), lows[i - first]
+                else:
+                    norms[i], product = _norm2_and_product(X, i, C, j)
+                    score = z2[j // n_lanes, j % n_lanes] - 2 * product
                 limits[i] = _limit(score, norms[i], double)
         p = 0
         while p < packs.shape[0]:

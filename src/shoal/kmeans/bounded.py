@@ -27,7 +27,7 @@ import numpy as np
 from ..data.blocks import Block, Centers, slack_of
 from ..data.cancellation import pieces
 from ..data.rows import Rows
-from ..data.types import Array
+from ..data.types import Array, contiguous
 from ..fit.partition import Partition, StepStats, label_all, sums_need_recompute
 from ..kernels import DOWN, TINY, UP, choice
 from .center_groups import all_half_distances, gaps, group_centers
@@ -185,7 +185,7 @@ def _search_tile(
     column_of[tile] = np.arange(tile.stop - tile.start)
     own = column_of[mine[rows]]
     bounds[np.flatnonzero(own >= 0), own[own >= 0]] = np.inf
-    hits, places = np.nonzero(bounds <= best[rows][:, None])
+    hits, places = map(contiguous, np.nonzero(bounds <= best[rows][:, None]))
     ids = np.arange(tile.start, tile.stop)
     distances = part.pair_distances(hits, ids[places], plan.centers)
     order = plan.bounds.order

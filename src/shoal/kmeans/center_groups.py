@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..data.blocks import slack_of
+from ..data.blocks import DenseBlock, slack_of
 from ..data.cancellation import pieces
 from ..data.types import Array
 from ..kernels import DOWN, TINY
@@ -69,5 +69,13 @@ def all_half_distances(C: Array) -> Array:
 
 
 def gaps(C: Array) -> Array:
-    """Return half the distance of each centroid to its nearest other centroid, (k)."""
-    return np.concatenate([half_distances(C, some).min(axis=1) for some in _pieces(C)])
+    """Return half the distance of each centroid to its nearest other centroid, rounded down, (k)."""
+    block, centers = DenseBlock(C), DenseBlock.prepare(C)
+    lowest = np.empty(len(C))
+    for some in _pieces(C):
+        scores = block.take(some).scores(centers, slice(None))
+        scores[np.arange(len(scores)), np.arange(len(C))[some]] = np.inf
+        lowest[some] = scores.min(axis=1)
+    squared = lowest + centers.norms2 - 2 * slack_of(centers.norms2, C.dtype, C.shape[1])
+    half: Array = np.maximum(np.sqrt(np.maximum(squared, 0)) / 2 * DOWN - TINY, 0)
+    return half

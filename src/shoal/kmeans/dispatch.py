@@ -12,6 +12,7 @@ from ..data.rows import Rows
 from ..execution.memory_limit import UNLIMITED, MemoryPlan
 from ..fit import partition
 from ..fit.partition import Assign, Partition, StepStats
+from ..kernels import tiles
 from . import bounded, lloyd, projected
 
 Algorithm = Literal["auto", "lloyd", "hamerly", "elkan", "yinyang", "exponion", "projected"]
@@ -24,6 +25,7 @@ ALGORITHMS: dict[str, Assign] = {
 
 # The thresholds below only affect speed; `python -m bench algorithms` measures both sides of each.
 MIN_PRODUCTS_FOR_BOUNDS = 1000  # multiplications per row and step, k * d, below which updating bounds costs more than it saves
+MIN_PRODUCTS_FOR_BOUNDS_IN_A_PACK = 5000  # the same if all centroids are in one pack, where comparing them is cheap
 MIN_PAIRS_FOR_HEADS = 1 << 20  # row-centroid pairs, n * k, below which finding the basis of the heads costs as much as a step
 MIN_CENTERS_FOR_ONE_PASS = 512  # centroids from which on heads pay even if rows are assigned only once
 MAX_BOUNDS_SHARE = {True: 1 / 16, False: 1 / 4}  # bytes of bounds relative to those of X, if X is a memory map and otherwise
@@ -40,7 +42,8 @@ def memory(algorithm: str, n: int, d: int, k: int, itemsize: int) -> dict[str, f
 
 def choose_algorithm(rows: Rows, k: int, memory_plan: MemoryPlan = UNLIMITED) -> str:
     """Return the algorithm that "auto" stands for: "projected" if bounds pay and fit into memory, else "lloyd"."""
-    if rows.is_sparse or k * rows.d < MIN_PRODUCTS_FOR_BOUNDS:
+    least = MIN_PRODUCTS_FOR_BOUNDS_IN_A_PACK if k <= tiles.lanes(rows.dtype) else MIN_PRODUCTS_FOR_BOUNDS
+    if rows.is_sparse or k * rows.d < least:
         return "lloyd"
     size = len(rows) * rows.d * rows.dtype.itemsize
     room = memory_plan.spare(max(size * MAX_BOUNDS_SHARE[rows.source.is_map], MIN_BOUNDS_ROOM))

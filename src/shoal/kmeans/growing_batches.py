@@ -14,6 +14,8 @@ from ..data.types import Array
 from ..fit.partition import Partition
 from ..fit.shuffle import Order
 
+MAX_COPIED_SHARE = 0.25  # largest batch but the first and that of all rows; copying more takes longer than it saves, and memory
+
 
 class GrowingBatches:
     """Batches that consist of the first rows of one random order. The batch of all rows keeps the order of X."""
@@ -29,6 +31,10 @@ class GrowingBatches:
     def size(self, wanted: int) -> int:
         """Return the number of rows of a batch: `wanted`, or all rows if at most that many have a positive weight."""
         return wanted if wanted < self.n else len(self.rows)
+
+    def size_after(self, size: int) -> int:
+        """Return the number of rows of the next batch: twice as many, or all rows if a batch would copy too many of them."""
+        return 2 * size if 2 * size <= MAX_COPIED_SHARE * self.n else len(self.rows)
 
     def ids(self, size: int) -> Array:
         """Return the row indices of a batch, in its order."""

@@ -126,7 +126,8 @@ class KMeans(BaseCentroidClusterer):
     Notes
     -----
     An iteration computes at most n_samples * n_clusters distances. "lloyd" needs no memory per row beyond the labels,
-    "hamerly" and "exponion" 8 bytes, "yinyang" 4 + 0.4 * n_clusters, "elkan" 4 + 4 * n_clusters, and "projected" up to 132.
+    "hamerly" and "exponion" 8 bytes, "yinyang" 4 + 0.4 * n_clusters, "elkan" 4 + 4 * n_clusters, and "projected" up to
+    132, and for arrays in memory with 256 columns or more another 128 or 256.
     "elkan" and "exponion" also store the distances between all centroids.
 
     With "k-means++", if the sample is at most a quarter of the rows and has 100 rows per cluster, the centroids are improved by

@@ -7,9 +7,10 @@ References
 ----------
 J. Newling, F. Fleuret (2016), Nested mini-batch k-means, NIPS (Algorithm 5, "nmbatch").
 
-Differs from the paper: initial centroids do not count as rows; once the batch is all rows, a centroid that loses all its rows
-moves to the row with the largest error; besides one lower bound per centroid there are cheaper kinds of bounds (see `bounded`
-and `projected`). When the batch is all rows, they are processed in their own order.
+Differs from the paper: initial centroids do not count as rows; a batch of up to a quarter of the rows doubles, and a larger one
+is followed by all rows, since copying more takes longer than it saves; once the batch is all rows, a centroid that loses all
+its rows moves to the row with the largest error; besides one lower bound per centroid there are cheaper kinds of bounds (see
+`bounded` and `projected`). When the batch is all rows, they are processed in their own order.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def step(batches: GrowingBatches, state: Partition, plan: NestedPlan, steps_befo
     newest = batches.weight_sum * newest_energy(rows, state) if watched else np.nan
     nested_info = NestedInfo(*info._replace(energy=info.energy / share if share else 0.0), size, newest)
     if size < n and noise_ratios(after).min() > plan.rho and (not plan.watch or steps_before >= MIN_STEPS - 1):
-        larger = batches.size(2 * size)
+        larger = batches.size_after(size)
         after = expand(after, larger, batches.ids(size) if larger == n else np.arange(size))
     return after, nested_info
 
@@ -164,7 +165,7 @@ class NestedKMeans(BaseCentroidClusterer):
         Number of rows of the first batch. "auto" is 5000 as in the paper, but at least 20 per cluster.
     rho : float, default=1.0
         Threshold of the ratio between the standard error of a centroid and its last movement. The batch doubles when all
-        ratios exceed it; larger values double later.
+        ratios exceed it, or grows to all rows if it would then exceed a quarter of them; larger values double later.
     quality : float, default=0.0
         Stop when the estimated remaining relative improvement of the energy is below this value, even if not all rows have
         been processed. 0 continues until convergence on all rows.

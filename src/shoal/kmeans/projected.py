@@ -25,7 +25,7 @@ from ..data.blocks import DenseBlock, rounding, squares_underflow
 from ..data.cancellation import now, pieces
 from ..data.pca import SAMPLE, basis_of, head_of
 from ..data.rows import Rows
-from ..data.types import Array
+from ..data.types import Array, read_only
 from ..fit.partition import Partition, StepStats, label_all, sums_need_recompute
 from ..kernels import TINY, UP, tiles
 from .center_groups import gaps, group_centers
@@ -36,6 +36,8 @@ MAX_NARROW_COLUMNS = 256  # columns up to which heads have the first of these nu
 HEAD_COLUMNS = (32, 64)  # the last column is the norm of the remainder
 MAX_GROUPS = 64  # groups of centroids, each with a lower bound of two bytes per row
 MAX_BOUNDS_SHARE = 0.2  # bytes of lower bounds relative to those of the row, above which groups are larger
+MAX_SHARE = 0.24  # the same for lower bounds and stored heads together
+MAX_HEADS_SHARE = 1 / 8  # bytes of heads relative to those of the row, above which heads are recomputed in each step
 MAX_PRODUCTS_PER_CALL = 1 << 30  # multiplications per kernel call, which cannot be interrupted: about 50 ms
 MAX_BYTES_PER_CALL = 1 << 21  # of rows: the kernels read them several times, and they should stay in the cache meanwhile
 MAX_COLUMNS_FOR_GAPS = 128  # columns up to which distances between centroids are worth their cost, for all k
@@ -57,10 +59,11 @@ class ProjectedBounds(NamedTuple):
     unit: float  # distance per unit of a lower bound
     basis: Array  # (d, head columns - 1); (d, 0) for rows of few columns
     with_heads: bool  # whether heads are compared first
+    heads: Array  # (n, head columns): heads of the rows, NaN until they are needed; (n, 0) if they are not stored
     order: Array  # (k): the centroids, group by group
     groups: Array  # (groups + 1): start of each group in `order`, a multiple of the lanes of a pack
     n_steps: int = 0  # since the bounds were made
-    start_below: float = MAX_REASSIGNED_AT_START  # share of reassigned rows below which bounds without heads are begun
+    start_below: float = MAX_REASSIGNED_AT_START  # share of reassigned rows below which bounds without heads start
 
     def reset(self, row: int | slice) -> None:
         """Reset the bounds of rows to the trivial ones, infinity and zero."""
@@ -70,7 +73,9 @@ class ProjectedBounds(NamedTuple):
         """Return bounds for n rows: those of the present rows at `places`, trivial ones elsewhere."""
         upper, lower = np.full(n, np.inf, np.float32), np.zeros((n, self.lower.shape[1]), np.uint16)
         upper[places], lower[places] = self.upper, self.lower
-        return self._replace(upper=upper, lower=lower)
+        heads = np.full((n, self.heads.shape[1]), np.nan, self.heads.dtype)
+        heads[places] = self.heads
+        return self._replace(upper=upper, lower=lower, heads=heads)
 
     def undecided(self, rows: Array, labels: Array, C: Array) -> Array:
         """Return for which rows another one of the centroids C may be nearer than that of their label, (m) bool."""
@@ -105,7 +110,7 @@ class ProjectedBounds(NamedTuple):
 
     def take(self, rows: Array) -> ProjectedBounds:
         """Return the bounds of some rows."""
-        return self._replace(upper=self.upper[rows], lower=self.lower[rows])
+        return self._replace(upper=self.upper[rows], lower=self.lower[rows], heads=self.heads[rows])
 
 
 class PackedCenters(NamedTuple):
@@ -133,7 +138,8 @@ class ProjectedPlan(NamedTuple):
 def group_size(k: int, d: int, dtype: np.dtype) -> int:
     """Return the number of centroids per group, a multiple of the lanes of a pack."""
     n_lanes: int = tiles.lanes(dtype)
-    n_groups = max(1, min(MAX_GROUPS, int(MAX_BOUNDS_SHARE * d * int(dtype.itemsize)) // 2))
+    share = min(MAX_BOUNDS_SHARE, MAX_SHARE - stored_head_columns(d) / d)
+    n_groups = max(1, min(MAX_GROUPS, int(share * d * int(dtype.itemsize)) // 2))
     return n_lanes * max(1, -(-k // (n_lanes * n_groups)))
 
 
@@ -142,10 +148,20 @@ def memory(n: int, d: int, k: int, dtype: np.dtype) -> int:
     return n * (2 * -(-k // group_size(k, d, dtype)) + 4)
 
 
+def head_columns(d: int) -> int:
+    """Return the number of columns of a head, 0 if heads are not tried."""
+    return HEAD_COLUMNS[d > MAX_NARROW_COLUMNS] if d >= MIN_COLUMNS_FOR_HEADS else 0
+
+
+def stored_head_columns(d: int) -> int:
+    """Return the number of columns of the heads that are stored with the bounds, 0 if they would take too much memory."""
+    return head_columns(d) if head_columns(d) <= MAX_HEADS_SHARE * d else 0
+
+
 def directions_memory(n: int, d: int, dtype: np.dtype) -> float:
-    """Return the bytes allocated while the basis of the heads is computed: the sample, a copy of it, and the basis."""
-    basis = directions.memory(0, d, HEAD_COLUMNS[1], dtype.itemsize) if d >= MIN_COLUMNS_FOR_HEADS else 0
-    return min(n, SAMPLE) * d * 2.0 * dtype.itemsize + basis
+    """Return the bytes of the heads, the sample from which their basis is computed, a copy of it, and the basis."""
+    basis = directions.memory(0, d, HEAD_COLUMNS[1], dtype.itemsize) if head_columns(d) else 0
+    return (min(n, SAMPLE) * d * 2.0 + n * stored_head_columns(d)) * dtype.itemsize + basis
 
 
 def initial_bounds(rows: Rows, state: Partition) -> ProjectedBounds:
@@ -157,9 +173,10 @@ def initial_bounds(rows: Rows, state: Partition) -> ProjectedBounds:
     norms = np.concatenate([np.linalg.norm(part.astype(np.float64), axis=1) for part in parts])
     unit = max(BOUND_RANGE * float(np.median(norms)) / tiles.MAX_BOUND, 2.0**-100)  # the inverse must be a finite float32
     upper, lower = np.full(n, np.inf, np.float32), np.zeros((n, len(groups) - 1), np.uint16)
-    width = HEAD_COLUMNS[rows.d > MAX_NARROW_COLUMNS]
-    basis = basis_of(sample, width - 1 if rows.d >= MIN_COLUMNS_FOR_HEADS else 0)
-    return ProjectedBounds(C, upper, lower, unit, basis, False, order, groups)
+    basis = basis_of(sample, max(head_columns(rows.d) - 1, 0))
+    in_memory = not (rows.source.is_file or rows.source.is_map)
+    heads = np.full((n, stored_head_columns(rows.d) if in_memory else 0), np.nan, rows.dtype)
+    return ProjectedBounds(C, upper, lower, unit, basis, False, heads, order, groups)
 
 
 def try_heads(rows: Rows, C: Array, bounds: ProjectedBounds) -> ProjectedBounds:
@@ -175,8 +192,9 @@ def try_heads(rows: Rows, C: Array, bounds: ProjectedBounds) -> ProjectedBounds:
         times = []
         for _ in range(TRIALS + 1):  # the first one may include compilation
             upper, lower = np.full(len(X), np.inf, np.float32), np.zeros((len(X), len(b.groups) - 1), np.uint16)
+            heads = head_of(X, b.basis) if b.heads.shape[1] else np.empty((len(X), 0), X.dtype)
             started = now()
-            settle(block.X, labels.copy(), upper, lower, plan)
+            settle(block.X, labels.copy(), upper, lower, heads, plan)
             times.append(now() - started)
         seconds.append(min(times))
     return bounds._replace(with_heads=seconds[0] < seconds[1])
@@ -196,9 +214,10 @@ def pack_centers(C: Array, b: ProjectedBounds) -> PackedCenters:
     return PackedCenters(order, group_of, -(-b.groups // packs.shape[2]), packs, tiles.pack_norms(z2), C, norms2)
 
 
-def settle(X: Array, labels: Array, upper: Array, lower: Array, plan: ProjectedPlan) -> tuple[int, float]:
+def settle(X: Array, labels: Array, upper: Array, lower: Array, heads: Array, plan: ProjectedPlan) -> tuple[int, float]:
     """Assign rows; return the number of rows that the bounds do not decide, and the number of distances computed.
 
+    `heads` are those of the rows, (n, head columns), NaN where they have not been computed; (n, 0) if they are not stored.
     Rows without a label start with the centroid of the nearest head, or with the nearest one of the first pack.
     """
     precision = (2 * rounding(X.dtype, X.shape[1]), plan.per_unit)
@@ -207,7 +226,7 @@ def settle(X: Array, labels: Array, upper: Array, lower: Array, plan: ProjectedP
     share = (n_heads + 1) / X.shape[1] if n_heads else 1.0
     if new.any():
         ids = slice(None) if new.all() else np.flatnonzero(new)
-        part = head_of(X[ids], plan.basis) if n_heads else X[ids]
+        part = heads_of(X, ids, heads, plan.basis) if n_heads else X[ids]
         n_packs = len(packed.packs) if n_heads else 1
         labels[ids] = packed.order[nearest(part, packed, n_packs)]
         n_computed += len(part) * n_packs * packed.packs.shape[2] * share
@@ -216,29 +235,50 @@ def settle(X: Array, labels: Array, upper: Array, lower: Array, plan: ProjectedP
     count = tiles.undecided_rows(X, plan.per_unit, packed.C, plan.moved, labels, upper, lower, epsilon, rows, squares)
     rows, squares = rows[:count], squares[:count]
     if count:
-        heads = head_of(X if count == len(X) else X[rows], plan.basis) if n_heads else X
-        opened, computed = tiles.settle_rows(X, heads, rows, squares, *precision, tuple(packed), labels, upper, lower)
+        used = heads_of(X, slice(None) if count == len(X) else rows, heads, plan.basis) if n_heads else X
+        opened, computed = tiles.settle_rows(X, read_only(used), rows, squares, *precision, tuple(packed), labels, upper, lower)
         n_computed += computed + opened * packed.packs.shape[2] * share
     return count, n_computed + count
+
+
+def heads_of(X: Array, ids: Array | slice, heads: Array, basis: Array) -> Array:
+    """Return the heads of some rows X[ids], and store those that have not been computed in `heads`, if it has columns."""
+    if not heads.shape[1]:
+        return head_of(X[ids], basis)
+    part = heads[ids]
+    missing = np.isnan(part[:, -1])
+    if missing.all():
+        part = heads[ids] = head_of(X[ids], basis)
+    elif missing.any():
+        part[missing] = head_of(X[ids][missing], basis)
+        heads[ids] = part
+    return part
 
 
 def nearest(X: Array, packed: PackedCenters, n_packs: int) -> Array:
     """Return for each row, or head, the position of the nearest centroid of the first packs, up to rounding."""
     labels, (limits, second) = np.full(len(X), -1, np.int32), np.empty((2, len(X)), X.dtype)
     packs, z2 = packed.packs[:n_packs], packed.z2[:n_packs]
-    tiles.two_best_packed(X, rounding(X.dtype, X.shape[1]), packed.C, packs, z2, labels, limits, second)
+    tiles.two_best_packed(read_only(X), rounding(X.dtype, X.shape[1]), packed.C, packs, z2, labels, limits, second)
     return labels
 
 
 def assign_block(
-    block: DenseBlock, labels: Array, old: Array, weights: Array, upper: Array, lower: Array, plan: ProjectedPlan
+    block: DenseBlock,
+    labels: Array,
+    old: Array,
+    weights: Array,
+    upper: Array,
+    lower: Array,
+    heads: Array,
+    plan: ProjectedPlan,
 ) -> StepStats:
     """Assign the rows of one block and return the changes of the cluster sums."""
     k, d = plan.packed.C.shape
     n_undecided, n_computed = 0, 0.0
     size = min(MAX_PRODUCTS_PER_CALL // (k * d), MAX_BYTES_PER_CALL // (block.X.itemsize * d))
     for s in pieces(len(block), max(size, MIN_ROWS_PER_CALL)):
-        undecided, computed = settle(block.X[s], labels[s], upper[s], lower[s], plan)
+        undecided, computed = settle(block.X[s], labels[s], upper[s], lower[s], heads[s], plan)
         n_undecided, n_computed = n_undecided + undecided, n_computed + computed
     return StepStats(block.moves(weights, old, labels, k, plan.recompute), n_undecided, int(n_computed))
 
@@ -275,5 +315,5 @@ def assign_by_bounds(rows: Rows, state: Partition) -> tuple[Iterable[StepStats],
     gap = gaps(C) if C.shape[1] <= MAX_COLUMNS_FOR_GAPS else np.zeros(len(C))
     moved = (*b.movement_to(C), gap)
     plan = ProjectedPlan(pack_centers(C, b), b.head_basis, moved, b.per_unit, sums_need_recompute(state))
-    per_row = (state.labels, state.labels.copy(), rows.weights, b.upper, b.lower)
+    per_row = (state.labels, state.labels.copy(), rows.weights, b.upper, b.lower, b.heads)
     return rows.map_blocks(assign_block, plan, per_row=per_row), b._replace(anchor=C, n_steps=b.n_steps + 1)

@@ -12,7 +12,7 @@ from ..data.rows import Rows
 from ..data.types import Array
 from ..fit.partition import Partition
 
-SAFETY_FACTOR = 3.0  # the energy falls in leaps, so the expected improvement is multiplied by this
+SAFETY_FACTOR = 2.0  # the energy falls in leaps, so the expected improvement is multiplied by this; see `bench calibration`
 MIN_STEPS = 3  # steps on a batch before the improvement is estimated; with fewer, it is infinite
 
 

@@ -4,19 +4,9 @@ Measures against known classes: `accuracy`, `purity` and two of scikit-learn. Me
 `simplified_silhouette`, `davies_bouldin`. `knee` chooses a number of clusters from a curve of energies.
 """
 
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+import lazy_loader
 
-from .elbow import knee
-from .external import accuracy, purity
-from .internal import davies_bouldin, energy, simplified_silhouette
+# Listed in __init__.pyi and imported on first use: sklearn.metrics takes as long as the rest of scikit-learn.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-__all__ = [
-    "accuracy",
-    "adjusted_rand_score",
-    "davies_bouldin",
-    "energy",
-    "knee",
-    "normalized_mutual_info_score",
-    "purity",
-    "simplified_silhouette",
-]
+del lazy_loader

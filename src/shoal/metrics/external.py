@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
 from ..data.types import Array
+
+__all__ = ["accuracy", "adjusted_rand_score", "normalized_mutual_info_score", "purity"]  # two are those of scikit-learn
 
 
 def _encode_labels(labels: Any, name: str) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..binary.codes import Codes
-from ..data.blocks import Centers
+from ..data.blocks import Block, Centers
 from ..data.frame import Frame
 from ..data.rows import Rows
 from ..data.source import Source
@@ -161,6 +161,11 @@ def _rows_and_centers(model: Any, X: Any, weights: Array | None) -> tuple[Rows, 
     return rows, centers
 
 
+def _sums_block(block: Block, labels: Array, k: int) -> Array:
+    """Return the sums of the rows of a block by cluster."""
+    return cluster_sums(block.X, labels, k)
+
+
 def _space_of_means(model: Any, source: Source, labels: Array, weights: Array | None) -> ClusterSpace:
     """Return the space of an estimator without centroids, with cluster means in their place."""
     embedding = getattr(model, "embedding_", None)
@@ -169,7 +174,7 @@ def _space_of_means(model: Any, source: Source, labels: Array, weights: Array | 
     k = int(labels.max()) + 1
     with on_threads(rows) as rows:
         sums = np.zeros((k, rows.d))
-        for share in rows.map_blocks(lambda block, labels: cluster_sums(block.X, labels, k), per_row=(labels,)):
+        for share in rows.map_blocks(_sums_block, k, per_row=(labels,)):
             sums += share
     C = sums / np.maximum(np.bincount(labels, minlength=k), 1)[:, None]
     return ClusterSpace(rows, rows.prepare(C), "rows" if embedding is None else "embedding")

@@ -142,7 +142,11 @@ def _text_at(values: Any, i: int) -> str:
 
 def _as_text(value: Any) -> str:
     """Return a value as text; missing values of NumPy, pandas and pyarrow become an empty string."""
-    value = value.as_py() if hasattr(value, "as_py") else value
+    if hasattr(value, "as_py"):
+        try:
+            value = value.as_py()
+        except (ValueError, OverflowError):  # a date that Python does not have, or invalid UTF-8
+            return f"(unreadable {value.type})"
     if value is None or (not isinstance(value, str) and str(value) in MISSING_VALUES):
         return ""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

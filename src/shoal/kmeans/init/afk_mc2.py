@@ -17,7 +17,6 @@ from ...data.rows import Rows
 from ...data.types import Array
 from ...execution.deadline import NO_DEADLINE, Deadline
 from ...fit.random_streams import draw, draw_at_once
-from ...kernels import dense
 from .sample import draw_sample, sketch
 
 
@@ -28,8 +27,7 @@ def chains(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO
     every = np.arange(len(X))
     chosen = np.empty(k, np.int64)
     chosen[0] = draw(rng, weights, 1)[0]
-    far = np.empty(len(X))
-    dense.pair_distances(X, every, np.full(len(X), chosen[0]), X, far)
+    far = DenseBlock(X).pair_distances(every, np.zeros(len(X), np.int64), DenseBlock.prepare(X[chosen[:1]]))
     mass = weights * far
     q = (mass / mass.sum() if mass.sum() > 0 else 0) + weights / weights.sum()
     for j in range(1, k):

@@ -9,8 +9,8 @@ Learning (ICML).
 
 Differs from the paper: of 2 + log k candidates per centroid, the one that lowers the energy most is chosen (greedy k-means++,
 as in scikit-learn), and one pass over the rows may serve several centroids (see `_greedy`). A sample is used if there are many
-rows (see `sample`). Up to 256 centroids of dense rows are then improved by local
-search (see `local_search`). `plus_plus_refined` also runs steps of Lloyd's algorithm on the sample, as Bradley and Fayyad do.
+rows (see `sample`). Up to 256 centroids of dense rows are then improved by local search (see `local_search`).
+`plus_plus_refined` also runs steps of Lloyd's algorithm on the sample, as Bradley and Fayyad do.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from ...data.rows import Rows
 from ...data.sources import find_source
 from ...data.types import Array, is_sparse
 from ...execution.deadline import NO_DEADLINE, Deadline, Pace
-from ...fit.partition import advance, initial_partition, label_all
+from ...fit.partition import advance, initial_partition
 from ...fit.random_streams import draw, draw_at_once
 from ...kernels import dense, tiles
+from .. import lloyd
 from .local_search import RowDistances, row_distances, swap
 from .sample import Sample, draw_sample, n_weighted_rows, row_keys
 from .sparse_distances import SparseRowDistances, sparse_row_distances
@@ -35,12 +36,10 @@ from .sparse_distances import SparseRowDistances, sparse_row_distances
 Distances = RowDistances | SparseRowDistances
 
 # Rows by which candidates are compared, at least, and per centroid.
-MIN_TRIAL_ROWS = 4096
+MIN_TRIAL_ROWS = 2048
 TRIAL_ROWS_PER_CENTER = 8
-MAX_LARGER_TRIAL, MAX_WORK_FOR_LARGER_TRIAL = (
-    1 << 16,
-    1 << 28,
-)  # rows, and rows x columns x centroids, up to which there are more
+# Rows, and rows x columns x centroids, up to which there are more.
+MAX_LARGER_TRIAL, MAX_WORK_FOR_LARGER_TRIAL = 1 << 16, 1 << 26
 MAX_GROWTH = 0.25  # new centroids per pass over the sample, relative to those there are: their draws do not know each other
 MAX_SPARSE_GROWTH = 0.5  # the same for sparse rows: few of them are near each other, and a pass costs more than a step's share
 
@@ -79,7 +78,7 @@ def plus_plus_refined(rows: Rows, k: int, rng: np.random.Generator, deadline: De
     for _ in range(min(MAX_STEPS, MAX_COST * ratio)):
         try:
             with time_limit(deadline.end):
-                new, info = advance(some, state, lambda rows, state: (label_all(rows, state), None))
+                new, info = advance(some, state, lloyd.assign)
         except TimeUp:  # not noted as skipped: steps on all rows do the same work
             break
         state = new
@@ -109,15 +108,17 @@ def trial_size(d: int, k: int) -> int:
 class Trial(NamedTuple):
     """Rows by which candidates are compared: all of them, or rows at equal steps."""
 
-    rows: Array  # (m): their indices
-    weights: Array  # (m) float64: their weights
+    ids: Array  # (m): their indices
+    distances: Distances  # to these rows
+    weights: Array  # (m) float64
 
     @classmethod
-    def of(cls, weights: Array, size: int) -> Trial:
-        if len(weights) <= size:
-            return cls(np.arange(len(weights)), weights)
-        rows = np.linspace(0, len(weights) - 1, size).astype(int)
-        return cls(rows, weights[rows])
+    def of(cls, distances: Distances, weights: Array, size: int) -> Trial:
+        n = len(weights)
+        if n <= size:
+            return cls(np.arange(n), distances, weights)
+        ids = np.linspace(0, n - 1, size).astype(int)
+        return cls(ids, distances.take(ids), weights[ids])
 
 
 def _greedy(distances: Distances, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline) -> Array:
@@ -127,9 +128,10 @@ def _greedy(distances: Distances, weights: Array, k: int, rng: np.random.Generat
     the pass, and compared by the distances to all centroids so far on the rows of a trial.
     """
     X, keys = distances.X, row_keys(distances.X)
-    growth = MAX_SPARSE_GROWTH if is_sparse(X) else MAX_GROWTH
-    trial = Trial.of(weights, max(MIN_TRIAL_ROWS, TRIAL_ROWS_PER_CENTER * k) if is_sparse(X) else trial_size(X.shape[1], k))
-    compared = distances.take(trial.rows)
+    growth, size = MAX_GROWTH, trial_size(X.shape[1], k)
+    if is_sparse(X):
+        growth, size = MAX_SPARSE_GROWTH, max(MIN_TRIAL_ROWS, TRIAL_ROWS_PER_CENTER * k)
+    trial = Trial.of(distances, weights, size)
     chosen, least = np.empty(k, np.int64), np.full(X.shape[0], np.inf)
     n_candidates, pace, j = 2 + int(np.log(k)), Pace(k, deadline), 0
     while j < k:
@@ -142,7 +144,7 @@ def _greedy(distances: Distances, weights: Array, k: int, rng: np.random.Generat
             deadline.skip("initial centroids were drawn without a choice between candidates")
         size = min(max(int(growth * j), 1), tiles.lanes(X.dtype), k - j)
         tried = draw(rng, weights * least if j else weights, size * (1 if late or not j else n_candidates)).reshape(size, -1)
-        picked = _pick(distances, tried, compared, trial.weights, least[trial.rows]) if tried.shape[1] > 1 else tried[:, 0]
+        picked = _pick(distances, tried, trial, least[trial.ids]) if tried.shape[1] > 1 else tried[:, 0]
         picked = picked[np.sort(np.unique(keys[picked], return_index=True)[1])]  # equal rows only once
         distances.lower(picked, least)
         chosen[j : j + len(picked)] = picked
@@ -150,14 +152,14 @@ def _greedy(distances: Distances, weights: Array, k: int, rng: np.random.Generat
     return chosen
 
 
-def _pick(distances: Distances, tried: Array, trial: Distances, weights: Array, least: Array) -> Array:
+def _pick(distances: Distances, tried: Array, trial: Trial, least: Array) -> Array:
     """Return the best candidate of each row of `tried`, one after the other; `least` are the distances of the trial's rows."""
-    norms2 = trial.norms2
-    products = trial.products(distances.X[tried.ravel()]).reshape(*tried.shape, -1)
+    norms2 = trial.distances.norms2
+    products = trial.distances.products(distances.X[tried.ravel()]).reshape(*tried.shape, -1)
     saved, picked = np.empty(tried.shape[1]), np.empty(len(tried), np.int64)
     for b, ids in enumerate(tried):
         own = distances.norms2[ids]
-        dense.saved_energy(products[b], own, norms2, weights, least, saved)
+        dense.saved_energy(products[b], own, norms2, trial.weights, least, saved)
         best = int(saved.argmax())
         picked[b] = ids[best]
         least = np.minimum(least, own[best] + norms2 - 2.0 * products[b, best])

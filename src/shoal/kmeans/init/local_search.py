@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...data.blocks import DenseBlock, rounding, underflow
+from ...data.blocks import Centers, DenseBlock, rounding, underflow
 from ...data.cancellation import pieces
 from ...data.rows import Rows
 from ...data.sources import find_source
@@ -20,7 +20,9 @@ from ...execution.deadline import NO_DEADLINE, Deadline
 from ...kernels import dense, tiles
 
 MAX_SCORES_PER_PIECE = 1 << 20  # scores computed by one GEMM
-MIN_BLOCKS, MIN_BLOCK_ROWS = 8, 1024  # blocks of the rows, so that all threads have work, unless they would be small
+MAX_PROPOSALS = 0.25  # rows proposed together, per centroid: they do not know of each other's swaps
+MIN_BLOCKS = 8  # blocks of the rows, so that all threads have work, unless they would be small
+MIN_BLOCK_ENTRIES = 1 << 18  # rows x columns of a block, below which threads cost more than they save
 MAX_PRODUCTS_PER_CALL = 1 << 28  # multiplications per kernel call, which cannot be interrupted: some milliseconds
 
 
@@ -34,37 +36,56 @@ class RowDistances(NamedTuple):
 
     def take(self, ids: Array) -> RowDistances:
         """Return some of the rows."""
-        return self._replace(X=self.X[ids], norms2=self.norms2[ids], slack=self.slack[ids])
+        X = self.X[ids]
+        return RowDistances(X, in_shares(self.rows, X), self.norms2[ids], self.slack[ids])
 
     def products(self, C: Array) -> Array:
         """Return the dot products of rows C with all rows: (len(C), n)."""
-        products: Array = np.dot(C, self.X.T)
-        return products
+        return np.concatenate(list(self.rows.map_blocks(_products_block, C)), axis=1)
 
     def lower(self, ids: Array, least: Array) -> None:
         """Set `least` to its minimum with the squared distances to these rows, in place."""
-        self._lower(ids, least[:, None])
+        self.rows.for_each(_lower_block, *self._packed(ids), per_row=(self.norms2, self.slack, least[:, None]))
 
     def below(self, ids: Array, limits: Array) -> Array:
         """Return the squared distances to each of these rows, (n, len(ids)), or the limit of a row if that is less."""
         out = np.repeat(limits[:, None], len(ids), axis=1)
-        self._lower(ids, out)
+        self.rows.for_each(_lower_block, *self._packed(ids), per_row=(self.norms2, self.slack, out))
         return out
 
-    def _lower(self, ids: Array, out: Array) -> None:
+    def below_of(self, some: Array, ids: Array, limits: Array) -> Array:
+        """Return what `below` returns, for a few rows only."""
+        out = np.repeat(limits[:, None], len(ids), axis=1)
+        _lower_block(DenseBlock(self.X[some]), self.norms2[some], self.slack[some], out, *self._packed(ids))
+        return out
+
+    def subset(self, ids: Array) -> Rows:
+        """Return some of the rows X, with the same executor."""
+        return in_shares(self.rows, self.X[ids])
+
+    def _packed(self, ids: Array) -> tuple[Array, Array, Array]:
+        """Return these rows in the layout of the kernel, and their squared norms, rounded down."""
         C = self.X[ids]
         z2 = (self.norms2[ids] * (1 - 2 * rounding(C.dtype, C.shape[1]))).astype(C.dtype)
-        centers = C, tiles.pack(-2 * C), tiles.pack_norms(z2)
-        self.rows.for_each(_lower_block, *centers, per_row=(self.norms2, self.slack, out))
+        return C, tiles.pack(-2 * C), tiles.pack_norms(z2)
 
 
 def row_distances(X: Array, rows: Rows) -> RowDistances:
     """Compute the norms of the rows X; `rows` are any rows whose executor is to be used."""
-    norms2, (n, d) = np.empty(len(X)), X.shape
-    dense.squared_norms(X, norms2)
+    norms2, d = DenseBlock(X).squared_norms(), X.shape[1]
     slack = 2 * (rounding(X.dtype, d) * norms2 + underflow(X.dtype, d))
+    return RowDistances(X, in_shares(rows, X), norms2, slack)
+
+
+def in_shares(rows: Rows, X: Array) -> Rows:
+    """Return the rows X, with the executor of `rows`, in blocks that occupy all threads."""
     some = rows.sibling(find_source(X))
-    return RowDistances(X, some.with_block_rows(min(some.block_rows, max(-(-n // MIN_BLOCKS), MIN_BLOCK_ROWS))), norms2, slack)
+    return some.with_block_rows(min(some.block_rows, max(-(-len(X) // MIN_BLOCKS), MIN_BLOCK_ENTRIES // X.shape[1] + 1)))
+
+
+def _products_block(block: DenseBlock, C: Array) -> Array:
+    products: Array = C @ block.X.T
+    return products
 
 
 def _lower_block(block: DenseBlock, norms2: Array, slack: Array, out: Array, C: Array, packs: Array, z2: Array) -> None:
@@ -81,53 +102,64 @@ class TwoNearest(NamedTuple):
     far: Array  # (n) float64: squared distance to the second
 
 
-def two_nearest(X: Array, C: Array) -> TwoNearest:
+def two_nearest(rows: Rows, C: Array) -> TwoNearest:
     """Find the two nearest centroids of each row."""
-    block, centers = DenseBlock(X), DenseBlock.prepare(C)
-    first, second = np.empty((2, len(X)), np.int64)
-    step = max(1, MAX_SCORES_PER_PIECE // len(C))
-    for s in pieces(len(X), step):
-        S = DenseBlock(X[s]).scores(centers, slice(None))
-        pair = np.argpartition(S, 1, axis=1)[:, :2]
-        first[s], second[s] = pair.T
-    every = np.arange(len(X))
-    near, far = (block.pair_distances(every, ids, centers) for ids in (first, second))
+    (first, second), (near, far) = np.empty((2, len(rows)), np.int64), np.empty((2, len(rows)))
+    rows.for_each(_two_nearest_block, DenseBlock.prepare(C), per_row=(first, second, near, far))
+    return TwoNearest(first, second, near, far)
+
+
+def _two_nearest_block(block: DenseBlock, first: Array, second: Array, near: Array, far: Array, centers: Centers) -> None:
+    every = np.arange(len(block))
+    for s in pieces(len(block), max(1, MAX_SCORES_PER_PIECE // len(centers.C))):
+        S = block.take(s).scores(centers, slice(None))
+        first[s] = S.argmin(axis=1)
+        S[np.arange(len(S)), first[s]] = np.inf
+        second[s] = S.argmin(axis=1)
+    near[:], far[:] = (block.pair_distances(every, ids, centers) for ids in (first, second))
     wrong = far < near
     first[wrong], second[wrong] = second[wrong], first[wrong]
     near[wrong], far[wrong] = far[wrong], near[wrong]
-    return TwoNearest(first, second, near, far)
 
 
 def swap(
     X: Array, weights: Array, chosen: Array, draws: list[float], distances: RowDistances, deadline: Deadline = NO_DEADLINE
 ) -> Array:
-    """Try one swap for each random number in `draws`, and return the rows chosen as centroids."""
+    """Try one swap for each random number in `draws`, and return the rows chosen as centroids.
+
+    The next few rows are proposed together, by the distances to the centroids at that time, so that one pass serves them all.
+    """
     k = len(chosen)
-    if k < 2 or deadline.expired():
+    if k < 2:
         return chosen
     chosen = chosen.copy()
-    s = two_nearest(X, X[chosen])
-    lost, done = np.empty(k), 0
-    while done < len(draws) and not deadline.expired():
+    s = two_nearest(distances.rows, X[chosen])
+    lost, size = np.empty(k), min(max(int(MAX_PROPOSALS * k), 1), tiles.lanes(X.dtype))
+    for batch in pieces(len(draws), size):
         mass = np.cumsum(weights * s.near)
-        if not mass[-1] > 0:
+        if deadline.expired() or not mass[-1] > 0:
             break
-        luck = np.array(draws[done : done + tiles.lanes(X.dtype)])
-        proposed = np.searchsorted(mass, luck * mass[-1], "right").clip(max=len(X) - 1)
-        # The distance to the proposed centroid if that is nearer than the second nearest, else to the latter
-        for new, to_new in zip(proposed, distances.below(proposed, s.far).T, strict=True):
-            done += 1
+        proposed = np.searchsorted(mass, np.array(draws[batch]) * mass[-1], "right").clip(max=len(X) - 1)
+        # distances to the proposed centroids where they are nearer than the second nearest
+        below = np.ascontiguousarray(distances.below(proposed, s.far).T)
+        for j, new in enumerate(proposed):
+            to_new = np.minimum(below[j], s.far)
             saved = dense.swap_gain(weights, s.first, s.near, to_new, lost)
             out = int(lost.argmin())
-            if lost[out] < saved * (1 - 1e-9):
-                chosen[out] = new
-                _update(X, X[chosen], s, out, np.ascontiguousarray(to_new))
-                break  # the other proposals refer to the distances before
+            if lost[out] >= saved * (1 - 1e-9):
+                continue
+            chosen[out] = new
+            rows = _update(distances, X[chosen], s, out, to_new)
+            if len(rows) and j + 1 < len(proposed):
+                below[j + 1 :, rows] = distances.below_of(rows, proposed[j + 1 :], s.far[rows]).T
     return chosen
 
 
-def _update(X: Array, C: Array, s: TwoNearest, out: int, to_new: Array) -> None:
-    """Update the two nearest centroids after centroid `out` has moved; `to_new` are the squared distances to it."""
+def _update(distances: RowDistances, C: Array, s: TwoNearest, out: int, to_new: Array) -> Array:
+    """Update the two nearest centroids after centroid `out` has moved; `to_new` are the squared distances to it.
+
+    Return the rows for which the two nearest have been searched among all centroids.
+    """
     closer = to_new < s.far
     lost = (s.second == out) & ~closer | (s.first == out)
     nearest = closer & (to_new < s.near) & ~lost
@@ -137,5 +169,6 @@ def _update(X: Array, C: Array, s: TwoNearest, out: int, to_new: Array) -> None:
     s.second[second], s.far[second] = out, to_new[second]
     rows = np.flatnonzero(lost)
     if len(rows):
-        for values, recomputed in zip(s, two_nearest(np.ascontiguousarray(X[rows]), C), strict=True):
+        for values, recomputed in zip(s, two_nearest(distances.subset(rows), C), strict=True):
             values[rows] = recomputed
+    return rows

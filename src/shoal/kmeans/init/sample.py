@@ -17,13 +17,13 @@ from sklearn.random_projection import SparseRandomProjection
 
 from ...data.blocks import Block
 from ...data.rows import Rows
-from ...data.types import Array, is_sparse
+from ...data.types import Array, is_sparse, read_only
 from ...fit.random_streams import Stream, generator
 from ...kernels import dense
 
-# The sample has at least this number of rows, and this number per centroid.
-MIN_SAMPLE_ROWS = 20_000
-SAMPLE_ROWS_PER_CENTER = 50
+# The sample has at least this number of rows, and this number per centroid; the second one up to a number of rows.
+MIN_SAMPLE_ROWS, MANY_SAMPLE_ROWS = 5000, 20_000
+SAMPLE_ROWS_PER_CENTER, MORE_ROWS_PER_CENTER = 50, 100
 MAX_WORK_FOR_LARGER_SAMPLE = 1 << 24  # rows x columns x centroids up to which it is larger: narrow data may have rare clusters
 
 SKETCH_COLUMNS = 256  # columns of the sketch of a sparse row
@@ -37,7 +37,7 @@ def row_keys(X: Any) -> Array:
     if is_sparse(X):
         return np.asarray(X @ numbers)
     key = np.empty(len(X))
-    dense.weighted_sums(X, numbers, key)
+    dense.weighted_sums(read_only(X), numbers, key)
     return key
 
 
@@ -71,7 +71,8 @@ def sketch(X: Any) -> Array:
 
 def sample_size(d: int, k: int) -> int:
     """Return the number of rows to sample."""
-    return max(MIN_SAMPLE_ROWS, SAMPLE_ROWS_PER_CENTER * k, MAX_WORK_FOR_LARGER_SAMPLE // (k * d))
+    more = min(MORE_ROWS_PER_CENTER * k, MANY_SAMPLE_ROWS)
+    return max(MIN_SAMPLE_ROWS, SAMPLE_ROWS_PER_CENTER * k, more, MAX_WORK_FOR_LARGER_SAMPLE // (k * d))
 
 
 def n_weighted_rows(rows: Rows) -> int:

@@ -28,7 +28,7 @@ class SparseRowDistances(NamedTuple):
 
     def take(self, ids: Array) -> SparseRowDistances:
         """Return some of the rows."""
-        return self if len(ids) == len(self.norms2) else sparse_row_distances(self.X[ids], self.rows)
+        return sparse_row_distances(self.X[ids], self.rows)
 
     def lower(self, ids: Array, least: Array) -> None:
         """Set `least` to its minimum with the squared distances to these rows, in place."""
