@@ -6,6 +6,7 @@ from scipy import sparse
 
 from shoal.data import blocks
 from shoal.data.blocks import DenseBlock, SparseBlock
+from shoal.kernels import sparse as sparse_kernels
 from tests import naive
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -79,6 +80,28 @@ def test_columns_in_lists_and_in_a_table(monkeypatch, k, share, dtype):
         found = block.scores(centers, part).astype(float) + block.squared_norms()[:, None]
         assert (np.abs(found - exact[:, part]) <= 2 * error[:, part]).all()
         assert (found <= exact[:, part] + error[:, part]).all()
+
+
+@DTYPES
+@pytest.mark.parametrize("share", [0, 1])
+@pytest.mark.parametrize("k", [5, 40])
+def test_rows_longer_than_one_sum(monkeypatch, k, share, dtype):
+    """Scores are summed in parts of at most `ENTRIES_PER_SUM` entries."""
+    monkeypatch.setattr(blocks, "MAX_LISTED_SHARE", share)
+    monkeypatch.setattr(blocks, "MAX_CENTERS_IN_TABLE", 0)
+    rng, part = np.random.default_rng(0), sparse_kernels.ENTRIES_PER_SUM
+    X = sparse.vstack([power_law(10, 3 * part, n, dtype) for n in (1, 4 * part, 40 * part)], format="csr")
+    X = sparse.vstack(
+        [X, *(rng.normal(size=(1, 3 * part)).astype(dtype) * (np.arange(3 * part) < part + n) for n in (-1, 0, 1, part))]
+    )
+    X = sparse.csr_array(X)
+    C = np.ascontiguousarray(rng.normal(size=(k, 3 * part)) * (rng.random((k, 3 * part)) < 0.5), dtype)
+    block, centers, exact = SparseBlock(X), SparseBlock.prepare(C), naive.distances(X.toarray(), C)
+    assert (len(centers.Z.ids) > 0) == share
+    np.testing.assert_array_equal(block.nearest(centers), naive.labels(X.toarray(), C))
+    error = np.finfo(dtype).eps * 200 * (block.squared_norms()[:, None] + centers.norms2)
+    found = block.scores(centers._replace(z2=centers.norms2.astype(dtype)), slice(1, k)) + block.squared_norms()[:, None]
+    assert (np.abs(found - exact[:, 1:]) <= error[:, 1:]).all()
 
 
 def test_nearly_equal_centroids_are_told_apart():
