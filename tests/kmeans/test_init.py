@@ -17,6 +17,7 @@ from shoal.fit.random_streams import generator
 from shoal.kmeans.init import INITIALIZERS, REFINING_INITIALIZERS, kmeans_parallel, kmeans_plus_plus, sample
 from shoal.kmeans.init.kmeans_plus_plus import choose
 from shoal.kmeans.init.local_search import row_distances, swap
+from shoal.kmeans.init.sparse_distances import sparse_row_distances
 from tests import naive
 from tests.strategies import blobs, cloud
 
@@ -205,6 +206,50 @@ class TestSwaps:
                 below = distances.below(some, least)
             np.testing.assert_allclose(found, np.minimum(least, exact.min(axis=1)), rtol=1e-12)
             np.testing.assert_allclose(below, np.minimum(least[:, None], exact), rtol=1e-12)
+
+
+class TestWideSparseRows:
+    X = sparse.random_array((1500, 3000), density=0.004, rng=np.random.default_rng(0), dtype=np.float32, format="csr")
+
+    @contextlib.contextmanager
+    def distances(self):
+        with on_threads(Rows.of(find_source(self.X))) as rows:
+            yield sparse_row_distances(self.X, rows)
+
+    def test_distances_equal_those_of_dense_rows(self):
+        X, some = self.X.toarray(), np.arange(40) * 7
+        exact = naive.distances(X, X[some])
+        least = naive.distances(X, X[:3]).min(axis=1)
+        found = least.copy()
+        with self.distances() as distances:
+            distances.lower(some, found)
+            products = distances.take(np.arange(100)).products(self.X[some])
+            assert (distances.place == -1).all()
+        np.testing.assert_allclose(found, np.minimum(least, exact.min(axis=1)), rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(products, X[some] @ X[:100].T, rtol=1e-6)
+        assert (found[some] == 0).all()
+
+    def test_plus_plus_is_as_good_as_in_scikit_learn(self):
+        """Rows of 20 groups, each with words of its own and words of all."""
+        rng = np.random.default_rng(1)
+        own = np.repeat(np.arange(20), 60)[:, None] * 50 + rng.integers(0, 50, (1200, 8))
+        columns = np.hstack([own, 1000 + rng.integers(0, 200, (1200, 4))])
+        X = sparse.csr_array((np.ones(columns.size), columns.ravel(), np.arange(1201) * 12), shape=(1200, 1200))
+        X.sum_duplicates()
+        ours = mean_energy(lambda seed: start("k-means++", X, 20, seed), X.toarray())
+        theirs = mean_energy(lambda seed: kmeans_plusplus(X.toarray(), 20, random_state=seed)[0], X.toarray())
+        assert ours < 1.02 * theirs
+
+    @pytest.mark.parametrize("name", ADAPTIVE)
+    def test_equal_rows_are_chosen_once(self, name):
+        X = sparse.vstack([self.X[:30]] * 20, format="csr")
+        assert len(np.unique(start(name, X, 25), axis=0)) == 25
+
+    @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+    def test_does_not_depend_on_threads(self, metric):
+        options = {"frame": Frame.of(metric), "weights": np.random.default_rng(0).random(1500)}
+        one, many = (start("k-means++", self.X, 30, n_threads=count, **options) for count in (1, 4))
+        np.testing.assert_array_equal(one, many)
 
 
 class TestParallel:

@@ -9,22 +9,25 @@ centroids are prepared, the rest is `slack_of` the row.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy import sparse
 
-from ..kernels import choice, tiles
 from ..kernels import dense as dense_kernels
 from ..kernels import sparse as sparse_kernels
+from ..kernels import tiles
 from .cancellation import pieces
-from .types import Array, contiguous, is_sparse, read_only
+from .types import Array, contiguous, read_only
 
 # Columns and centroids up to which rows are compared along the lanes of a vector, instead of centroids.
 FUSED_MAX_COLUMNS, FUSED_MAX_CENTERS = 24, 96
 SCORES_AT_ONCE = 1 << 20  # entries of one score matrix, so that it stays in the cache
 # Entries of one score matrix of undecided rows. Fewer, since float64 distances of the same shape must stay in the cache too.
 UNDECIDED_SCORES_AT_ONCE = 1 << 17
+# Share of the centroids up to which those with an entry in a column are listed; a sum over all of them is vectorized instead.
+MAX_LISTED_SHARE, MAX_CENTERS_IN_TABLE = 1 / 16, 64  # the second: number of centroids up to which there are no lists
+ENTRIES_AT_ONCE = 1 << 20  # entries of dense centroids that are searched for zeros together
 # Multiplications per call of the fused kernel. A call cannot be interrupted; this many take about 50 ms.
 FUSED_MULTIPLICATIONS_PER_CALL = 1 << 28
 
@@ -33,7 +36,7 @@ class Centers(NamedTuple):
     """Centroids prepared for scoring."""
 
     C: Array  # (k, d)
-    Z: Array  # (k, d), or (d, k) for sparse rows: centroids times -2; (words, k) packed bits for binary rows
+    Z: Any  # (k, d): centroids times -2; `Columns` for sparse rows; (words, k) packed bits for binary rows
     z2: Array  # (k): |c|^2, less the centroid's part of a score's rounding error
     norms2: Array  # (k) float64: |c|^2
     slices: Any = ()  # lookup tables of binary centroids, see `bits.build_slice_tables`
@@ -48,11 +51,45 @@ class CenterLists(NamedTuple):
     ids: Array  # (m) int32: centroids
 
 
+class Columns(NamedTuple):
+    """Centroids times -2, by column, for sparse rows. Most centroids of such rows are zero in most columns."""
+
+    place: Array  # (d) int32: row of `table` for each column; the last one if it is stored as a list
+    table: Array  # (columns + 1, k): columns in which many centroids have an entry; zeros
+    starts: Array  # (d + 1) int64: start of the list of each of the other columns
+    ids: Array  # (entries) int32: centroids of the lists
+    listed: Array  # (entries): their entries
+
+    @classmethod
+    def of(cls, C: Array) -> Columns:
+        """Return centroids by column."""
+        k, d = C.shape
+        found = [_stored_entries(C[s]) for s in pieces(max(k, 1), max(1, ENTRIES_AT_ONCE // d))]
+        indices, values, counts = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        lengths = np.bincount(indices, minlength=d)
+        in_table = lengths > (MAX_LISTED_SHARE * k if k > MAX_CENTERS_IN_TABLE else 0)
+        n = int(np.count_nonzero(in_table))
+        place = np.where(in_table, np.cumsum(in_table, dtype=np.int32) - 1, np.int32(n))
+        starts = np.zeros(d + 1, np.int64)
+        np.cumsum(np.where(in_table, 0, lengths), out=starts[1:])
+        table = np.zeros((n + 1, k), C.dtype)
+        ids, listed = np.empty(starts[-1], np.int32), np.empty(starts[-1], C.dtype)
+        sparse_kernels.fill_columns(indices, values, counts, place, starts[:-1].copy(), table, ids, listed)
+        return cls(place, table, starts, ids, listed)
+
+
+def _stored_entries(C: Array) -> tuple[Array, Array, Array]:
+    """Return the columns and values of the entries that are not zero, row by row, and their number in each row."""
+    indices, values, counts = np.empty(C.size + 1, np.int32), np.empty(C.size, C.dtype), np.empty(len(C), np.int64)
+    n = sparse_kernels.stored_entries(C, indices, values, counts)
+    return indices[:n].copy(), values[:n].copy(), counts
+
+
 class SumDeltas(NamedTuple):
     """Changes of the cluster sums caused by the rows that changed cluster. Applied by `add_to`."""
 
     ids: Array  # (t) clusters touched
-    sums: Any  # (t, d) float64, or CSR: sums of w x
+    sums: Any  # (t, d) float64, or for sparse rows a list of CSR parts and their clusters: sums of w x
     weight_sums: Array  # (t) float64
     squares: Array  # (t) float64: sums of w |x|^2
     counts: Array  # (t) int64: numbers of rows of positive weight
@@ -63,27 +100,30 @@ class SumDeltas(NamedTuple):
         ids = _union(self.ids, other.ids)
         total = self if len(ids) == len(self.ids) else self._expand(ids)
         at = slice(None) if len(ids) == len(other.ids) else np.searchsorted(ids, other.ids)
-        if is_sparse(self.sums):
-            whole = other.sums if isinstance(at, slice) else _scatter_rows(other.sums, at, len(ids))
-            total = total._replace(sums=total.sums + whole)
-        else:
-            total.sums[at] += other.sums
         for mine, theirs in zip(total[2:5], other[2:5], strict=True):
             mine[at] += theirs
+        if isinstance(self.sums, list):  # a sum of sparse matrices takes longer than adding them to the totals one by one
+            return total._replace(sums=self.sums + other.sums, moved=self.moved + other.moved)
+        total.sums[at] += other.sums
         return total._replace(moved=self.moved + other.moved)
 
     def _expand(self, ids: Array) -> SumDeltas:
         """Return the same changes for a superset of the clusters; those of the added clusters are zero."""
         at, k = np.searchsorted(ids, self.ids), len(ids)
-        total = SumDeltas(ids, np.zeros((k, 0)), np.zeros(k), np.zeros(k), np.zeros(k, np.int64), self.moved)
+        total = SumDeltas(ids, self.sums, np.zeros(k), np.zeros(k), np.zeros(k, np.int64), self.moved)
         for expanded, mine in zip(total[2:5], self[2:5], strict=True):
             expanded[at] = mine
-        return total._replace(sums=_scatter_rows(self.sums, at, k))
+        if isinstance(self.sums, list):
+            return total
+        sums = np.zeros((k, self.sums.shape[1]))
+        sums[at] = self.sums
+        return total._replace(sums=sums)
 
     def add_to(self, sums: Array, weight_sums: Array, squares: Array, counts: Array) -> None:
         """Add the changes to the sums of all clusters, in place."""
-        if is_sparse(self.sums):
-            sparse_kernels.add_rows(self.sums.data, self.sums.indices, self.sums.indptr, self.ids, sums)
+        if isinstance(self.sums, list):
+            for data, indices, indptr, ids in self.sums:
+                sparse_kernels.add_rows(data, indices, indptr, ids, sums)
         elif len(self.ids) == len(sums):
             sums += self.sums
         else:
@@ -100,17 +140,6 @@ def _union(a: Array, b: Array) -> Array:
     is_in = np.zeros(1 + max(a[-1] if len(a) else 0, b[-1]), bool)
     is_in[a] = is_in[b] = True
     return np.flatnonzero(is_in)
-
-
-def _scatter_rows(sums: Any, at: Array, k: int) -> Any:
-    """Return a matrix of k rows with these rows at the given positions and zeros elsewhere, dense or sparse."""
-    if not is_sparse(sums):
-        out = np.zeros((k, sums.shape[1]))
-        out[at] = sums
-        return out
-    counts = np.zeros(k, np.int64)
-    counts[at] = np.diff(sums.indptr)
-    return sparse.csr_array((sums.data, sums.indices, np.r_[0, np.cumsum(counts)]), shape=(k, sums.shape[1]))
 
 
 def rounding(dtype: np.dtype, columns: int) -> float:
@@ -137,8 +166,8 @@ def squares_underflow(C: Array, norms2: Array) -> bool:
     return dtype == np.float32 and bool(((norms2 > 0) & (norms2 < threshold)).any())
 
 
-def _centers(C: Array, Z: Array) -> Centers:
-    """Compute the norms of prepared centroids."""
+def prepare_pairs(C: Array, Z: Any = None) -> Centers:
+    """Return centroids with their norms: prepared for `pair_distances`, and for scores too if Z is given."""
     norms2 = DenseBlock(C).squared_norms()
     return Centers(C, Z, (norms2 * (1 - rounding(C.dtype, C.shape[1]))).astype(C.dtype), norms2)
 
@@ -158,7 +187,7 @@ class DenseBlock:
     @staticmethod
     def prepare(C: Array) -> Centers:
         """Prepare centroids for scoring rows of this layout."""
-        centers = _centers(C, -2 * C)
+        centers = prepare_pairs(C, -2 * C)
         if squares_underflow(C, centers.norms2):
             centers = centers._replace(in_double=DenseBlock.prepare(C.astype(np.float64)))
         if C.shape[1] <= FUSED_MAX_COLUMNS and len(C) <= FUSED_MAX_CENTERS:
@@ -255,7 +284,7 @@ class SparseBlock:
 
     @staticmethod
     def prepare(C: Array) -> Centers:
-        centers = _centers(C, np.ascontiguousarray(-2 * C.T))
+        centers = prepare_pairs(C, Columns.of(C))
         if squares_underflow(C, centers.norms2):
             return centers._replace(in_double=SparseBlock.prepare(C.astype(np.float64)))
         return centers
@@ -277,15 +306,17 @@ class SparseBlock:
     def nearest(self, centers: Centers) -> Array:
         if centers.in_double is not None and self.X.dtype == np.float32:
             return SparseBlock(self.X.astype(np.float64)).nearest(centers.in_double)
-        n = len(self)
-        labels = np.empty(n, np.int32)
-        best, second = np.empty((2, n), self.X.dtype)
-        step = max(64, SCORES_AT_ONCE // len(centers.C))
-        for s in pieces(n, step):
-            S = self._scores(s, centers, slice(None))
-            choice.two_best(S, labels[s], best[s], second[s])
-        margin = 2 * rounding(self.X.dtype, self.X.shape[1]) * (self.squared_norms() + centers.norms2[labels])
-        _label_undecided(self, np.flatnonzero(~(second - best > margin)), best + margin, centers, labels)
+        X, n, k = self.X, len(self), len(centers.C)
+        if k == 1:
+            return np.zeros(n, np.int32)
+        columns: Columns = centers.Z
+        error = rounding(X.dtype, int(np.diff(X.indptr).max(initial=0)))  # only the entries of a row are added up
+        labels, row, z2 = np.empty(n, np.int32), np.empty(k, X.dtype), (centers.norms2 * (1 - error)).astype(X.dtype)
+        integers = row.view(f"i{row.itemsize}")
+        exact = centers.C, centers.norms2, error, row, integers, integers.dtype.type(np.iinfo(integers.dtype).max)
+        for s in pieces(n, max(64, SCORES_AT_ONCE // k)):
+            part = X.data, X.indices, X.indptr[s.start : s.stop + 1]
+            sparse_kernels.label_rows(*part, *columns, z2, *exact, labels[s])
         return labels
 
     def relabel_listed(self, centers: Centers, lists: CenterLists, groups: Array, labels: Array) -> int:
@@ -298,14 +329,10 @@ class SparseBlock:
         return compared
 
     def scores(self, centers: Centers, columns: slice) -> Array:
-        return self._scores(slice(0, len(self)), centers, columns)
-
-    def _scores(self, rows: slice, centers: Centers, columns: slice) -> Array:
-        """Return the scores of a range of rows for a range of centroids."""
         first, last, _ = columns.indices(len(centers.C))
-        S = np.empty((rows.stop - rows.start, last - first), centers.C.dtype)
-        X = self.X
-        sparse_kernels.scores(X.data, X.indices, X.indptr[rows.start : rows.stop + 1], centers.Z, centers.z2, first, S)
+        S = np.empty((len(self), last - first), centers.C.dtype)
+        X, by_column = self.X, cast(Columns, centers.Z)
+        sparse_kernels.scores(X.data, X.indices, X.indptr, *by_column, centers.z2, first, S)
         return S
 
     def pair_distances(self, rows: Array, ids: Array, centers: Centers) -> Array:
@@ -315,19 +342,36 @@ class SparseBlock:
         return out
 
     def moves(self, weights: Array, old: Array, new: Array, k: int, recompute: bool) -> SumDeltas:
-        moved = int(np.count_nonzero(old != new))
-        old = np.full_like(old, -1) if recompute else old
         joining = np.flatnonzero(old != new)
+        moved = len(joining)
+        if recompute:
+            old, joining = np.full_like(old, -1), np.arange(len(new))
+        if not len(joining):
+            return SumDeltas(joining, [], np.empty(0), np.empty(0), joining, 0)
         leaving = joining[old[joining] >= 0]
         clusters = np.concatenate([new[joining], old[leaving]])
         rows = np.concatenate([joining, leaving])
         sign = np.concatenate([np.ones(len(joining)), -np.ones(len(leaving))])
         ids, slots = np.unique(clusters, return_inverse=True)
-        indicator = sparse.csr_array((sign * weights[rows], (slots, rows)), shape=(len(ids), len(self)))
-        weight_sums = np.bincount(slots, sign * weights[rows], len(ids))
-        squares = np.bincount(slots, sign * weights[rows] * self.squared_norms()[rows], len(ids))
+        factors = sign * weights[rows]
+        weight_sums = np.bincount(slots, factors, len(ids))
+        norms2 = np.empty(len(rows))
+        sparse_kernels.some_squared_norms(self.X.data, self.X.indptr, rows, norms2)
+        squares = np.bincount(slots, factors * norms2, len(ids))
         counts = np.bincount(slots, sign * (weights[rows] > 0), len(ids)).astype(np.int64)
-        return SumDeltas(ids, indicator @ self.X.astype(np.float64), weight_sums, squares, counts, moved)
+        order = np.argsort(slots, kind="stable")
+        ends = np.cumsum(np.bincount(slots, minlength=len(ids)))
+        sums = [(*self._sum_rows(rows[order], factors[order], ends), ids)]
+        return SumDeltas(ids, sums, weight_sums, squares, counts, moved)
+
+    def _sum_rows(self, rows: Array, factors: Array, ends: Array) -> tuple[Array, Array, Array]:
+        """Return sums of multiples of rows, each of a range of `rows`: data, indices (not sorted) and indptr of CSR."""
+        X, d = self.X, self.X.shape[1]
+        size = int((X.indptr[rows + 1] - X.indptr[rows]).sum())
+        indices, data, indptr = np.empty(size, X.indices.dtype), np.empty(size), np.empty(len(ends) + 1, np.int64)
+        space = np.zeros(d), np.full(d, -1, np.int32)
+        n = sparse_kernels.sum_rows(X.data, X.indices, X.indptr, rows, factors, ends, *space, indices, data, indptr)
+        return data[:n], indices[:n], indptr
 
 
 Block = DenseBlock | SparseBlock

@@ -27,6 +27,11 @@ class Frame(NamedTuple):
         """Return the frame of a metric, before the rows have been measured."""
         return cls(unit=metric == "cosine", bits=metric == "hamming")
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether centroids have the same coordinates as in the input."""
+        return self.shift is None and not self.exponent and not self.bits
+
     def into(self, X: Array, dtype: np.dtype) -> Array:
         """Convert rows or centroids to this frame."""
         if self.exponent:
@@ -39,6 +44,8 @@ class Frame(NamedTuple):
         """Convert centroids from this frame to the coordinates of the input."""
         if self.bits:
             return C > 0.5
+        if self.is_identity:
+            return np.array(C, dtype, order="C")
         X = C.astype(np.float64)
         if self.shift is not None:
             X += self.shift

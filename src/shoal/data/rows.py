@@ -19,8 +19,9 @@ import numpy as np
 from scipy import sparse
 
 from ..kernels.sparse import squared_norms
+from .array_pool import ArrayPool
 from .bits import BitBlock, unpacked
-from .blocks import Block, Centers, DenseBlock, SparseBlock
+from .blocks import Block, Centers, DenseBlock, SparseBlock, prepare_pairs
 from .cancellation import check_cancelled
 from .frame import Frame, times_power
 from .jobs import Executor, Job, Span
@@ -79,6 +80,7 @@ class Rows:
     is_sparse: bool
     executor: Executor | None = None
     notices: dict[str, bool] = field(default_factory=dict)  # messages of block functions, and whether the user was warned
+    pool: ArrayPool = field(default_factory=ArrayPool)  # of arrays as large as the centroids
     copy_limit: float = math.inf  # bytes of copied rows of a file that `materialize` may hold in memory
     is_remote: bool = False  # whether this copy was sent to another process
 
@@ -188,6 +190,10 @@ class Rows:
         block_type = BitBlock if self.frame.bits else SparseBlock if self.is_sparse else DenseBlock
         return block_type.prepare(C)
 
+    def prepare_pairs(self, C: Array) -> Centers:
+        """Return centroids (in this frame) prepared for the distances of given pairs only."""
+        return self.prepare(C) if self.frame.bits else prepare_pairs(C)
+
     def convert(self, raw: Any, dtype: np.dtype | None = None) -> Block:
         """Return raw rows of the source as a block in this frame, in `self.dtype` unless a dtype is given."""
         if self.frame.bits:
@@ -210,6 +216,8 @@ class Rows:
     def _convert_sparse(self, raw: Any, dtype: np.dtype) -> Any:
         """Convert the stored entries of sparse rows to this frame."""
         data = raw.data
+        if not self.frame.unit and self.frame.is_identity and data.dtype == dtype:
+            return raw  # to make a CSR matrix takes longer than to label a hundred rows
         if self.frame.unit:
             lengths = np.diff(raw.indptr)
             data = data / np.repeat(np.maximum.reduceat(np.abs(data.astype(np.float64)), raw.indptr[:-1]), lengths)
@@ -287,8 +295,8 @@ class Rows:
             warn(message, UserWarning)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the executor."""
-        return {**vars(self), "executor": None, "is_remote": True}
+        """Pickle without the executor and the pool."""
+        return {**vars(self), "executor": None, "pool": ArrayPool(), "is_remote": True}
 
 
 class Batches:

@@ -82,9 +82,12 @@ def estimate_parts(model: Any, load: Workload, n_threads: int) -> dict[str, floa
     double, single = model._center_arrays
     init = getattr(model, "init", None)
     share = load.share_bytes(0 if init is None else k, model._dense_shares)
+    partition = 2 * min(12.0 * k * d, blocks * share)
+    if load.row and not model._dense_shares:  # sums of sparse rows are kept block by block until they are added to the total
+        partition = blocks * share
     own = {
         "centroids": k * d * (8.0 * double + load.itemsize * single),
-        "sums of blocks": share * (in_flight + model._dense_shares * n_threads) + 2 * min(12.0 * k * d, blocks * share),
+        "sums of blocks": share * (in_flight + model._dense_shares * n_threads) + partition,
         **model._memory(load),
     }
     start = model._init_memory(load)

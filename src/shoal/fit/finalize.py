@@ -30,6 +30,8 @@ def published_centers(rows: Rows, centers: Array) -> Array:
 
 def round_as_published(rows: Rows, state: Partition) -> Partition:
     """Return the partition with centroids rounded to the values that the user will see."""
+    if rows.frame.is_identity:  # no copy of centroids that have the dtype of the rows already
+        return state._replace(centers=np.ascontiguousarray(state.centers, rows.dtype))
     return state._replace(centers=rows.frame.into(published_centers(rows, state.centers), rows.dtype))
 
 

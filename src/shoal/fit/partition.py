@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data.blocks import Block, Centers, SumDeltas
-from ..data.frame import Frame
 from ..data.rows import Rows
+from ..data.sources import find_source
 from ..data.types import Array
 from ..kernels.means import move_to_means
 from . import empty_clusters
 from .empty_clusters import ROUNDING_TOLERANCE
 
+MIN_ENTRIES_FOR_THREADS = 1 << 20  # entries of the centroids from which on threads share their update
 MIN_REMAINING_WEIGHT = 1e-6  # share of the weight of a cluster; if less remains, its sums have lost too many digits
 MIN_ENERGY_RATIO = 1e-7  # energy over the sum of squared rows; below, the energy is summed from distances, as sums cancel
 
@@ -35,7 +36,7 @@ class PartitionInfo(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """State of a k-means run. A step may reuse the per-row arrays of its input state."""
+    """State of a k-means run. A step may reuse the sums and the per-row arrays of its input state."""
 
     centers: Array  # (k, d)
     labels: Array  # (n) int32, -1 before the first step
@@ -89,7 +90,7 @@ def energy_block(block: Block, weights: Array, labels: Array, centers: Centers) 
 
 def energy(rows: Rows, state: Partition) -> float:
     """Return the energy of all rows by their labels."""
-    return sum(rows.map_blocks(energy_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels)))
+    return sum(rows.map_blocks(energy_block, rows.prepare_pairs(state.centers), per_row=(rows.weights, state.labels)))
 
 
 def label_block(block: Block, labels: Array, old: Array, weights: Array, centers: Centers, recompute: bool) -> StepStats:
@@ -143,8 +144,8 @@ def label(rows: Rows, state: Partition, assign: Assign) -> Partition:
 
 
 def label_and_cost(rows: Rows, state: Partition, assign: Assign) -> tuple[Partition, float | None]:
-    """Label the rows; also compute the energy of rows of a file, which is then read only once."""
-    if not rows.source.is_file:
+    """Label the rows; also compute the energy of rows of a file, which is then read only once, and of sparse ones."""
+    if not rows.source.is_file and (not rows.is_sparse or state.bounds is not None):
         return label(rows, state, assign), None
     shares = rows.map_blocks(_cost_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels))
     return state._replace(bounds=None), sum(shares)
@@ -160,15 +161,18 @@ def advance(rows: Rows, state: Partition, assign: Assign, fill: bool = True) -> 
     """Run one step: label the rows, add up the shares, move the centroids and, if `fill`, relocate empty clusters."""
     shares, bounds = assign(rows, state)
     recompute = sums_need_recompute(state)
-    totals = [np.zeros_like(a) if recompute else a.copy() for a in (state.sums, state.weight_sums, state.squares, state.counts)]
+    totals = state.sums, state.weight_sums.copy(), state.squares.copy(), state.counts.copy()  # a copy of the sums takes long
     sums, weight_sums, squares, counts = totals
+    if recompute:
+        for a in totals:
+            a[:] = 0
     moved = visited = distances = 0
     for share in shares:
         share.moves.add_to(*totals)
         moved += share.moves.moved
         visited += share.rows
         distances += share.distances
-    to = move(state.centers, sums, weight_sums, squares, counts > 0, rows.frame)
+    to = move(rows, state.centers, *totals)
     cost = to.costs.sum()
     if cost < MIN_ENERGY_RATIO * squares.sum():
         cost = energy(rows, state)
@@ -184,7 +188,7 @@ def advance(rows: Rows, state: Partition, assign: Assign, fill: bool = True) -> 
         for share in keep_labels(rows, state)[0]:
             share.moves.add_to(*totals)
     if sums_changed:
-        to = move(state.centers, sums, weight_sums, squares, counts > 0, rows.frame)
+        to = move(rows, state.centers, *totals)
     total = 0 if recompute else state.moved + moved
     new = Partition(to.centers, state.labels, sums, weight_sums, squares, counts, total, moved, to.costs, to.moves2, bounds)
     return new, PartitionInfo(max(float(cost), 0.0), float(to.moves2.sum()), visited, distances, moved)
@@ -198,17 +202,27 @@ class Moved(NamedTuple):
     moves2: Array  # (k) float64: squared movements
 
 
-def move(C: Array, sums: Array, weight_sums: Array, squares: Array, filled: Array, frame: Frame) -> Moved:
+def move(rows: Rows, C: Array, sums: Array, weight_sums: Array, squares: Array, counts: Array) -> Moved:
     """Move centroids to the means of their rows, scaled to unit length for cosine; to the majority for bits.
 
     An empty cluster keeps its centroid.
     """
-    out, (dots, norms2, moves2) = np.empty_like(C), np.empty((3, len(C)))
-    move_to_means(C, sums, weight_sums, filled, frame.unit, out, dots, norms2, moves2)
-    if frame.bits:
+    out, (dots, norms2, moves2), filled = rows.pool.empty_like(C), np.empty((3, len(C))), counts > 0
+    arrays, unit = (C, sums, weight_sums, filled, out, dots, norms2, moves2), rows.frame.unit
+    if C.size < MIN_ENTRIES_FOR_THREADS or rows.is_distributed:
+        _move_block(None, *arrays, unit)
+    else:
+        clusters = rows.sibling(find_source(C))
+        clusters.with_block_rows(-(-len(C) // (2 * rows.n_threads))).for_each(_move_block, unit, per_row=arrays)
+    if rows.frame.bits:
         out = np.where(filled[:, None], majority(2 * sums - weight_sums[:, None], weight_sums, C), C)
         moves2 = np.count_nonzero(out != C, axis=1).astype(np.float64)
     return Moved(out, squares - 2 * dots + weight_sums * norms2, moves2)
+
+
+def _move_block(_: Any, C: Array, sums: Array, weight_sums: Array, filled: Array, *rest: Any) -> None:
+    *outputs, unit = rest
+    move_to_means(C, sums, weight_sums, filled, unit, *outputs)
 
 
 def majority(more: Array, weight_sums: Array, C: Array) -> Array:

@@ -6,31 +6,6 @@ from . import DOWN, TINY, kernel
 
 
 @kernel
-def two_best(
-    S,  # IN (m, k): scores
-    labels,  # OUT (m) int32: centroid of the lowest score; of equal ones, the first
-    best,  # OUT (m): its score
-    second,  # OUT (m): lowest score of the other centroids
-):
-    """Find the lowest and the second lowest score of each row."""
-    for i in range(S.shape[0]):
-        low = np.inf
-        high = np.inf
-        where = 0
-        for j in range(S.shape[1]):
-            v = S[i, j]
-            if v < low:
-                high = low
-                low = v
-                where = j
-            elif v < high:
-                high = v
-        labels[i] = where
-        best[i] = low
-        second[i] = high
-
-
-@kernel
 def take_nearer(
     hits,  # IN (h): row of `bounds` of each candidate pair
     columns,  # IN (h): column of `bounds` of each candidate pair

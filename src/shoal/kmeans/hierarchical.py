@@ -194,7 +194,7 @@ class HierarchicalSolver(Solver):
             C = level.centers
             if state.steps:
                 sums, weight_sums = sums_by(parents, sums, weight_sums, len(C))
-                C = partition.move(C, sums, weight_sums, weight_sums, weight_sums > 0, self.rows.frame).centers
+                C = partition.move(self.rows, C, sums, weight_sums, weight_sums, weight_sums).centers
             C = self.rows.frame.into(published_centers(self.rows, C), self.rows.dtype)
             out.append(Level(C, level.parents))
             parents = level.parents

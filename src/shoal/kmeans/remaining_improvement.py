@@ -39,7 +39,7 @@ class BatchRecord(Protocol):
 def newest_energy(rows: Rows, state: Partition) -> float:
     """Return the mean energy of the newer half of the batch per unit of weight."""
     new = np.arange(len(rows)) >= len(rows) // 2
-    shares = rows.map_blocks(_newest_block, rows.prepare(state.centers), per_row=(rows.weights, state.labels, new))
+    shares = rows.map_blocks(_newest_block, rows.prepare_pairs(state.centers), per_row=(rows.weights, state.labels, new))
     energy, mass = np.sum(list(shares), axis=0)
     return float(energy / mass) if mass else np.nan
 

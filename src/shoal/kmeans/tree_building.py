@@ -29,7 +29,7 @@ from .center_tree import Level, children_of
 from .grouped_rows import GroupedRows, group_order
 from .init.kmeans_plus_plus import choose, greedy
 from .init.local_search import row_distances
-from .init.sample import row_keys, sketch_rows
+from .init.sample import row_keys, sketch, take_rows
 
 MAX_FLAT_CLUSTERS = 256  # clusters up to which one level is enough
 MAX_TWO_LEVEL_CLUSTERS = 100_000  # clusters up to which two levels are enough
@@ -97,7 +97,7 @@ def divide(block: Block, weights: Array, k: int, unit: bool, seed: tuple[int, ..
     rng, n = generator(*seed), len(block)
     n_seeds = n if at_root else min(n, SEED_ROWS_PER_CHILD * k)
     ids = np.arange(n) if n_seeds == n else np.sort(rng.choice(n, n_seeds, replace=False))
-    short = sketch_rows(rows, ids)
+    short = sketch(take_rows(rows, ids))
     order = np.argsort(row_keys(short), kind="stable")  # equal rows side by side
     ids, short = ids[order], np.ascontiguousarray(short[order])
     if at_root:

@@ -130,7 +130,7 @@ def take_steps(
             gamma += len(ids) * gradient
         gamma *= rate[:, None]
         means = np.subtract(means, gamma, out=gamma)
-        centers = partition.move(centers, means, ones, ones, every, rows.frame).centers
+        centers = partition.move(rows, centers, means, ones, ones, every).centers
     return PickedSteps(centers, visited, distances, changed)
 
 

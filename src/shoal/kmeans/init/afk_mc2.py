@@ -17,12 +17,13 @@ from ...data.rows import Rows
 from ...data.types import Array
 from ...execution.deadline import NO_DEADLINE, Deadline
 from ...fit.random_streams import draw, draw_at_once
-from .sample import draw_sample
+from .sample import draw_sample, sketch
 
 
 def chains(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE, length: int = 200) -> Array:
     """Draw each centroid as the end of a Markov chain whose proposals are drawn by the distance from the first centroid."""
     ids, X, weights, keys = draw_sample(rows, k, rng)
+    X = sketch(X)
     every = np.arange(len(X))
     chosen = np.empty(k, np.int64)
     chosen[0] = draw(rng, weights, 1)[0]

@@ -22,7 +22,7 @@ from ...fit.partition import weight_sums_of
 from ...fit.random_streams import draw
 from .kmeans_plus_plus import choose
 from .random import random_rows
-from .sample import row_keys, sample_size, sketch_rows
+from .sample import row_keys, sample_size, take_rows
 
 MAX_ROUNDS = 5  # as in the paper
 MAX_ENERGY_RATIO = 0.95  # rounds end once the energy after a round is above this share of that before it
@@ -32,7 +32,7 @@ def parallel(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = 
     """Draw 2 k candidates in each round, then choose k of all candidates, weighted by the rows that are nearest to them."""
     ids = np.flatnonzero(rows.weights > 0)
     if len(ids) <= sample_size(rows.d, k):
-        ids = ids[np.argsort(row_keys(sketch_rows(rows, ids)), kind="stable")]
+        ids = ids[np.argsort(row_keys(take_rows(rows, ids)), kind="stable")]
     candidates = new = rows.take(ids[draw(rng, rows.weights[ids], 1)])
     least, nearest = np.full(len(rows), np.inf), np.zeros(len(rows), np.int32)
     before = np.inf

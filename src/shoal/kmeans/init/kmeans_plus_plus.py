@@ -9,22 +9,21 @@ Learning (ICML).
 
 Differs from the paper: of 2 + log k candidates per centroid, the one that lowers the energy most is chosen (greedy k-means++,
 as in scikit-learn), and one pass over the rows may serve several centroids (see `greedy`). A sample is used if there are many
-rows (see `sample`). Up to 256 centroids are then improved by local
-search (see `local_search`). `plus_plus_refined` also runs steps of Lloyd's algorithm on the sample, as Bradley and Fayyad do.
+rows (see `sample`). Up to 256 centroids of dense rows are then improved by local search (see `local_search`).
+`plus_plus_refined` also runs steps of Lloyd's algorithm on the sample, as Bradley and Fayyad do.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...data.blocks import DenseBlock
 from ...data.cancellation import TimeUp, time_limit
 from ...data.frame import Frame
 from ...data.rows import Rows
 from ...data.sources import find_source
-from ...data.types import Array
+from ...data.types import Array, is_sparse
 from ...execution.deadline import NO_DEADLINE, Deadline, Pace
 from ...fit.partition import advance, initial_partition
 from ...fit.random_streams import draw, draw_at_once
@@ -32,6 +31,9 @@ from ...kernels import dense, tiles
 from .. import lloyd
 from .local_search import RowDistances, row_distances, swap
 from .sample import Sample, draw_sample, n_weighted_rows, row_keys
+from .sparse_distances import SparseRowDistances, sparse_row_distances
+
+Distances = RowDistances | SparseRowDistances
 
 # Rows by which candidates are compared, at least, and per centroid.
 MIN_TRIAL_ROWS = 2048
@@ -39,6 +41,7 @@ TRIAL_ROWS_PER_CENTER = 8
 # Rows, and rows x columns x centroids, up to which there are more.
 MAX_LARGER_TRIAL, MAX_WORK_FOR_LARGER_TRIAL = 1 << 16, 1 << 26
 MAX_GROWTH = 0.25  # new centroids per pass over the sample, relative to those there are: their draws do not know each other
+MAX_SPARSE_GROWTH = 0.5  # the same for sparse rows: few of them are near each other, and a pass costs more than a step's share
 
 # Local search. Each swap costs a pass over the sample.
 MAX_SWAPS = 200  # swaps to try; at most two per centroid
@@ -60,16 +63,15 @@ def plus_plus(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline =
 def _plus_plus(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline) -> tuple[Array, Sample]:
     sample = draw_sample(rows, k, rng, importance=True)
     chosen = choose(rows, sample.X, sample.weights, k, rng, deadline)
-    if rows.is_sparse:  # the sample may consist of sketches
-        return rows.take(sample.ids[chosen]), sample
-    return np.ascontiguousarray(sample.X[chosen]), sample
+    centers: Any = sample.X[chosen]
+    return np.ascontiguousarray(centers.toarray() if is_sparse(centers) else centers), sample
 
 
 def plus_plus_refined(rows: Rows, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
     """Choose rows like `plus_plus`, then run steps of Lloyd's algorithm on the sample if it is small compared with all rows."""
     centers, sample = _plus_plus(rows, k, rng, deadline)
-    ratio = n_weighted_rows(rows) // len(sample.X)
-    if ratio < MIN_ROWS_PER_SAMPLE_ROW or len(sample.X) < MIN_SAMPLE_ROWS_PER_CENTER * k or rows.is_sparse or rows.frame.bits:
+    ratio = n_weighted_rows(rows) // len(sample.ids)
+    if ratio < MIN_ROWS_PER_SAMPLE_ROW or len(sample.ids) < MIN_SAMPLE_ROWS_PER_CENTER * k or rows.is_sparse or rows.frame.bits:
         return centers
     some = rows.sibling(find_source(sample.X), sample.weights, Frame(unit=rows.frame.unit))
     state, before = initial_partition(some, centers), np.inf
@@ -86,8 +88,10 @@ def plus_plus_refined(rows: Rows, k: int, rng: np.random.Generator, deadline: De
     return state.centers
 
 
-def choose(rows: Rows, X: Array, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
+def choose(rows: Rows, X: Any, weights: Array, k: int, rng: np.random.Generator, deadline: Deadline = NO_DEADLINE) -> Array:
     """Return the indices of k of the rows X, chosen by greedy k-means++ and local search with the executor of `rows`."""
+    if is_sparse(X):
+        return greedy(sparse_row_distances(X, rows), weights, k, rng, deadline)
     distances = row_distances(X, rows)
     chosen = greedy(distances, weights, k, rng, deadline)
     if k > MAX_CENTERS_TO_SWAP:
@@ -105,21 +109,20 @@ class Trial(NamedTuple):
     """Rows by which candidates are compared: all of them, or rows at equal steps."""
 
     ids: Array  # (m): their indices
-    rows: Rows  # the rows, with an executor
+    distances: Distances  # to these rows
     weights: Array  # (m) float64
-    norms2: Array  # (m) float64: |x|^2
 
     @classmethod
-    def of(cls, distances: RowDistances, weights: Array, size: int) -> Trial:
+    def of(cls, distances: Distances, weights: Array, size: int) -> Trial:
         n = len(weights)
         if n <= size:
-            return cls(np.arange(n), distances.rows, weights, distances.norms2)
+            return cls(np.arange(n), distances, weights)
         ids = np.linspace(0, n - 1, size).astype(int)
-        return cls(ids, distances.subset(ids), weights[ids], distances.norms2[ids])
+        return cls(ids, distances.take(ids), weights[ids])
 
 
 def greedy(
-    distances: RowDistances,
+    distances: Distances,
     weights: Array,
     k: int,
     rng: np.random.Generator,
@@ -132,8 +135,11 @@ def greedy(
     the pass, and compared by the distances to all centroids so far on the rows of a trial.
     """
     X, keys = distances.X, row_keys(distances.X)
-    trial = Trial.of(distances, weights, trial_size(X.shape[1], k))
-    chosen, least = np.empty(k, np.int64), np.full(len(X), np.inf)
+    growth, size = MAX_GROWTH, trial_size(X.shape[1], k)
+    if is_sparse(X):
+        growth, size = MAX_SPARSE_GROWTH, max(MIN_TRIAL_ROWS, TRIAL_ROWS_PER_CENTER * k)
+    trial = Trial.of(distances, weights, size)
+    chosen, least = np.empty(k, np.int64), np.full(X.shape[0], np.inf)
     n_candidates, pace, j = n_candidates or 2 + int(np.log(k)), Pace(k, deadline), 0
     while j < k:
         if deadline.expired():
@@ -143,7 +149,7 @@ def greedy(
         late = pace.is_late(j)
         if late:
             deadline.skip("initial centroids were drawn without a choice between candidates")
-        size = min(max(int(MAX_GROWTH * j), 1), tiles.lanes(X.dtype), k - j)
+        size = min(max(int(growth * j), 1), tiles.lanes(X.dtype), k - j)
         tried = draw(rng, weights * least if j else weights, size * (1 if late or not j else n_candidates)).reshape(size, -1)
         picked = _pick(distances, tried, trial, least[trial.ids]) if tried.shape[1] > 1 else tried[:, 0]
         picked = picked[np.sort(np.unique(keys[picked], return_index=True)[1])]  # equal rows only once
@@ -153,20 +159,15 @@ def greedy(
     return chosen
 
 
-def _pick(distances: RowDistances, tried: Array, trial: Trial, least: Array) -> Array:
+def _pick(distances: Distances, tried: Array, trial: Trial, least: Array) -> Array:
     """Return the best candidate of each row of `tried`, one after the other; `least` are the distances of the trial's rows."""
-    parts = list(trial.rows.map_blocks(_products_block, distances.X[tried.ravel()]))
-    products = np.concatenate(parts, axis=1).reshape(*tried.shape, -1)
+    norms2 = trial.distances.norms2
+    products = trial.distances.products(distances.X[tried.ravel()]).reshape(*tried.shape, -1)
     saved, picked = np.empty(tried.shape[1]), np.empty(len(tried), np.int64)
     for b, ids in enumerate(tried):
         own = distances.norms2[ids]
-        dense.saved_energy(products[b], own, trial.norms2, trial.weights, least, saved)
+        dense.saved_energy(products[b], own, norms2, trial.weights, least, saved)
         best = int(saved.argmax())
         picked[b] = ids[best]
-        least = np.minimum(least, own[best] + trial.norms2 - 2.0 * products[b, best])
+        least = np.minimum(least, own[best] + norms2 - 2.0 * products[b, best])
     return picked
-
-
-def _products_block(block: DenseBlock, C: Array) -> Array:
-    products: Array = C @ block.X.T
-    return products

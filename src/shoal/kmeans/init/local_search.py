@@ -34,6 +34,15 @@ class RowDistances(NamedTuple):
     norms2: Array  # (n) float64: |x|^2
     slack: Array  # (n) float64: the row's part of the largest error of a score
 
+    def take(self, ids: Array) -> RowDistances:
+        """Return some of the rows."""
+        X = self.X[ids]
+        return RowDistances(X, in_shares(self.rows, X), self.norms2[ids], self.slack[ids])
+
+    def products(self, C: Array) -> Array:
+        """Return the dot products of rows C with all rows: (len(C), n)."""
+        return np.concatenate(list(self.rows.map_blocks(_products_block, C)), axis=1)
+
     def lower(self, ids: Array, least: Array) -> None:
         """Set `least` to its minimum with the squared distances to these rows, in place."""
         self.rows.for_each(_lower_block, *self._packed(ids), per_row=(self.norms2, self.slack, least[:, None]))
@@ -72,6 +81,11 @@ def in_shares(rows: Rows, X: Array) -> Rows:
     """Return the rows X, with the executor of `rows`, in blocks that occupy all threads."""
     some = rows.sibling(find_source(X))
     return some.with_block_rows(min(some.block_rows, max(-(-len(X) // MIN_BLOCKS), MIN_BLOCK_ENTRIES // X.shape[1] + 1)))
+
+
+def _products_block(block: DenseBlock, C: Array) -> Array:
+    products: Array = C @ block.X.T
+    return products
 
 
 def _lower_block(block: DenseBlock, norms2: Array, slack: Array, out: Array, C: Array, packs: Array, z2: Array) -> None:

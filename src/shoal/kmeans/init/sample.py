@@ -17,7 +17,7 @@ from sklearn.random_projection import SparseRandomProjection
 
 from ...data.blocks import Block
 from ...data.rows import Rows
-from ...data.types import Array, read_only
+from ...data.types import Array, is_sparse, read_only
 from ...fit.random_streams import Stream, generator
 from ...kernels import dense
 
@@ -31,10 +31,13 @@ SKETCH_ROWS_PER_CALL = 1024  # the product of sparse matrices takes more memory 
 ROWS_PER_DRAW = 1 << 20  # rows read together by priority sampling, which allocates several numbers for each
 
 
-def row_keys(X: Array) -> Array:
+def row_keys(X: Any) -> Array:
     """Return a number for each row that depends on its values only."""
+    numbers = generator(0, Stream.ROW_KEYS).standard_normal(X.shape[1])
+    if is_sparse(X):
+        return np.asarray(X @ numbers)
     key = np.empty(len(X))
-    dense.weighted_sums(read_only(X), generator(0, Stream.ROW_KEYS).standard_normal(X.shape[1]), key)
+    dense.weighted_sums(read_only(X), numbers, key)
     return key
 
 
@@ -42,22 +45,27 @@ class Sample(NamedTuple):
     """Rows from which centroids are chosen, sorted by their values, so that a weight is equivalent to repetition."""
 
     ids: Array  # (m): row indices
-    X: Array  # (m, h): the rows, or sketches of them
+    X: Any  # (m, d): the rows; wide sparse ones as a CSR matrix
     weights: Array  # (m) float64
     keys: Array  # (m) float64, ascending: see `row_keys`
 
 
-def sketch_rows(rows: Rows, ids: Array) -> Array:
-    """Return rows; wide sparse ones as random projections, whose distances are about the same."""
+def take_rows(rows: Rows, ids: Array) -> Any:
+    """Return rows: wide sparse ones as a CSR matrix, others as an array."""
     if not rows.is_sparse or rows.d <= SKETCH_COLUMNS:
         return rows.take(ids)
-    projection = SparseRandomProjection(SKETCH_COLUMNS, random_state=0).fit(sparse.csr_array((1, rows.d)))
-    onto = projection.components_.T.astype(rows.dtype)
-    out = np.empty((len(ids), SKETCH_COLUMNS), rows.dtype)
-    step = len(ids) if rows.is_distributed else SKETCH_ROWS_PER_CALL  # a request to workers is slow
-    for a in range(0, len(ids), step):
-        X: Any = rows.convert(rows.source.take(ids[a : a + step])).X
-        out[a : a + step] = (X @ onto).toarray()
+    return rows.convert(rows.source.take(ids)).X
+
+
+def sketch(X: Any) -> Array:
+    """Return rows; wide sparse ones as random projections, whose distances are about the same."""
+    if not is_sparse(X):
+        return np.asarray(X)
+    projection = SparseRandomProjection(SKETCH_COLUMNS, random_state=0).fit(sparse.csr_array((1, X.shape[1])))
+    onto = projection.components_.T.astype(X.dtype)
+    out = np.empty((X.shape[0], SKETCH_COLUMNS), X.dtype)
+    for a in range(0, X.shape[0], SKETCH_ROWS_PER_CALL):
+        out[a : a + SKETCH_ROWS_PER_CALL] = (X[a : a + SKETCH_ROWS_PER_CALL] @ onto).toarray()
     return out
 
 
@@ -85,10 +93,11 @@ def draw_sample(rows: Rows, k: int, rng: np.random.Generator, importance: bool =
     else:
         ids = np.flatnonzero(rows.weights > 0)
         weights = rows.weights[ids]
-    X = sketch_rows(rows, ids)
+    X = take_rows(rows, ids)
     keys = row_keys(X)
     order = np.argsort(keys, kind="stable")
-    return Sample(ids[order], np.ascontiguousarray(X[order]), np.ascontiguousarray(weights[order]), keys[order])
+    X = X[order]
+    return Sample(ids[order], X if is_sparse(X) else np.ascontiguousarray(X), np.ascontiguousarray(weights[order]), keys[order])
 
 
 def _energy_shares(rows: Rows) -> Array:
