@@ -41,7 +41,7 @@ def test_commands_without_checkpoint_are_interrupted(number):
     code = """
 import time
 from shoal.cli import demo, main
-def run(k, seed):
+def run(*arguments):
     print("ready", flush=True)
     time.sleep(60)
 demo.run = run

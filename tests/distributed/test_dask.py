@@ -69,6 +69,7 @@ def test_chunks_of_whole_partitions_give_the_results_of_an_array(client):
 
 def test_initialization_on_a_sample(client, monkeypatch):
     monkeypatch.setattr(sample, "MIN_SAMPLE_ROWS", 400)
+    monkeypatch.setattr(sample, "MANY_SAMPLE_ROWS", 400)
     monkeypatch.setattr(sample, "MAX_WORK_FOR_LARGER_SAMPLE", 1)
     monkeypatch.setattr(kmeans_plus_plus, "MIN_SAMPLE_ROWS_PER_CENTER", 50)
     model = fit(FITS["lloyd"](), collection(), client, 1 + WEIGHTS)

@@ -247,7 +247,7 @@ class TestNystrom:
         wide = NystromSpectral(4, n_samples=100, random_state=0).fit(rows)
         np.testing.assert_allclose(wide.eigenvalues_, dense.eigenvalues_, atol=1e-5)
         assert naive.sines(dense.embedding_.astype(float), wide.embedding_.astype(float)).max() < 1e-2
-        np.testing.assert_array_equal(wide.labels_, dense.labels_)
+        assert adjusted_rand_score(dense.labels_, wide.labels_) == 1  # rounding may number clusters differently
 
     def test_wide_sparse_rows_are_not_made_dense(self):
         rows = sparse.random_array((400, 100_000), density=1e-4, rng=0, format="csr")
