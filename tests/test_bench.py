@@ -29,7 +29,7 @@ from bench.rivals import Fit, shorter
                 "cluster against the fastest peer",
                 "auto over the best single algorithm",
                 "largest true gain",
-                "our energy over that of flat k-means",
+                "exponent of the number of clusters in the seconds",
             ],
         ),
         pytest.param(
