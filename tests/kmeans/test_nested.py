@@ -159,3 +159,14 @@ def test_labels_are_complete_if_the_fit_ends_after_the_batch_has_grown(max_iter)
     X, _ = blobs(400, 3, 4)
     model = NestedKMeans(4, batch_size=100, rho=1e9, tol=0.0, max_iter=max_iter, init=X[:4], random_state=0).fit(X)
     np.testing.assert_array_equal(model.labels_, model.predict(X))
+
+
+def test_energy_of_new_rows_is_computed_between_the_first_batch_and_all_rows():
+    """And only if the fit may stop early."""
+    options = {"batch_size": 100, "random_state": 0, "tol": 0, "max_iter": 60}
+    watched, plain = (NestedKMeans(6, quality=q, **options).fit(ROUGH).history_ for q in (1e-9, 0.0))
+    sizes = {record["batch"] for record in watched}
+    assert {100, 200, len(ROUGH)} <= sizes
+    for record in watched:
+        assert np.isnan(record["newest"]) == (record["batch"] in (100, len(ROUGH)))
+    assert all(np.isnan(record["newest"]) for record in plain)

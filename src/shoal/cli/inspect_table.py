@@ -1,4 +1,4 @@
-"""What `shoal inspect` says of a table: its columns, which of them a fit would use, and a command to paste."""
+"""Describe a table for `shoal inspect`: its columns, which of them a fit would use, and a command to paste."""
 
 from __future__ import annotations
 

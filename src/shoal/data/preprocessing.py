@@ -1,4 +1,4 @@
-"""How the columns of a table become numbers: the part of a model that makes its features from raw tables.
+"""Preprocessing of tables: the part of a model that computes features from the columns of a raw table.
 
 `formats` chooses it for a table (`open_rows`) and applies it to others. It holds no code and no rows.
 """
@@ -18,7 +18,7 @@ NO_VALUE = "(missing)"  # level of a category that stands for missing values, if
 
 
 class ColumnEncoding(NamedTuple):
-    """How one column of a table becomes features."""
+    """Conversion of one column of a table to features."""
 
     name: str
     kind: str  # one of KINDS
@@ -32,7 +32,7 @@ class ColumnEncoding(NamedTuple):
 
 
 class Preprocessing(NamedTuple):
-    """How the columns of a table become features, in the order of the features.
+    """Conversion of the columns of a table to features, in the order of the features.
 
     Numbers stay as they are, booleans become 0 and 1, dates the number of days since 1970, and a category one feature of 0 or
     1 for each of its levels.

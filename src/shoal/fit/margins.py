@@ -1,4 +1,4 @@
-"""How sure labels are: the distance of each row to its centroid, and its second-best cluster."""
+"""Margins of labels: the distance of each row to its centroid, and its second-best cluster."""
 
 from __future__ import annotations
 

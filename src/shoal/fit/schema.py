@@ -165,7 +165,7 @@ class Fitted(Spec):
 
 @dataclass(frozen=True)
 class PreprocessingSpec(Spec):
-    """How the columns of a table became the features of a fit."""
+    """Preprocessing of the columns of a table for a fit."""
 
     size: Size = "d"
 

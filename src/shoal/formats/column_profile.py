@@ -1,4 +1,4 @@
-"""What the columns of a table hold: kind, missing values, distinct values and moments, from one pass over batches of Arrow.
+"""Profile of the columns of a table: kind, missing values, distinct values and moments, from one pass over batches of Arrow.
 
 A column of text is one of numbers, booleans or dates if its values are written as such, so that a CSV file and a typed table
 are treated alike. At least half of the values decide: the others are then errors, not another kind.
@@ -45,7 +45,7 @@ FORMATTED_NUMBER = r"[-+]?[$€£]? ?[0-9]+([., '’\u00a0\u202f][0-9]{3})*([.,]
 
 
 class TextFormat(NamedTuple):
-    """How numbers are written in text."""
+    """Number format of text."""
 
     decimal: str = "."
     thousands: str | None = None
@@ -60,7 +60,7 @@ class TextFormat(NamedTuple):
 
 
 class ColumnProfile(NamedTuple):
-    """What a column holds. Moments are those of numbers, booleans (0 and 1) and dates (days since 1970)."""
+    """Profile of a column. Moments are those of numbers, booleans (0 and 1) and dates (days since 1970)."""
 
     name: str
     kind: str  # "number", "boolean", "category", "date", "text", "notation", "id", "empty", "list" or "other"

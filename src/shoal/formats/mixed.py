@@ -72,7 +72,7 @@ def mixed_profiles(path: Path, files: Sequence[Path], options: Options) -> list[
 
 
 class Survey(NamedTuple):
-    """What the columns of a table hold, and which of them a fit would use."""
+    """Profiles of the columns of a table, and which of them a fit would use."""
 
     profiles: list[ColumnProfile]
     use: Use
@@ -140,7 +140,7 @@ def open_mixed(path: Path, files: Sequence[Path], options: Options, profiles: Se
 
 
 class Extras(NamedTuple):
-    """What else is known of the rows of a table."""
+    """Further properties of the rows of a table."""
 
     preprocessing: Preprocessing
     row_numbers: Array | None  # of the rows in the file; None if no row was left out

@@ -42,7 +42,7 @@ class Options(NamedTuple):
 
     @property
     def is_mixed(self) -> bool:
-        """Whether an option asks for what only tables with columns of several kinds have."""
+        """Whether an option applies only to tables with columns of several kinds."""
         asked = (self.exclude, self.categorical, self.missing, self.dates, self.decimal, self.thousands, self.preprocessing)
         return any(value is not None for value in asked)
 

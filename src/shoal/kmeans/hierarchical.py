@@ -87,7 +87,7 @@ def _search_block(block: Block, labels: Array, old: Array, weights: Array, tree:
 
 
 class FinalTree(NamedTuple):
-    """What a fit has found besides its labels."""
+    """Results of a fit besides its labels."""
 
     levels: tuple[Level, ...]
     neighbors: Array  # (k, L) int32

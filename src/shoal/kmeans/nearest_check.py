@@ -1,4 +1,4 @@
-"""How many rows are not with their nearest centroid, and the energy that this costs: estimated from a sample of the rows.
+"""Share of rows that are not with their nearest centroid, and the energy that this costs: estimated from a sample of rows.
 
 References
 ----------

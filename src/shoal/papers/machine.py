@@ -1,4 +1,4 @@
-"""Where and with what a run was made: processor, number of cores, revision of the source."""
+"""Provenance of a run: processor, number of cores, revision of the source."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from ...kernels import fast_kernel
 
 
 class Iteration(NamedTuple):
-    """What an iteration has cost."""
+    """Cost of an iteration."""
 
     b: int  # rows in the batch
     seconds: float  # since the beginning, without the initialization
